@@ -1,0 +1,111 @@
+#include <xtape/framework/kernels/layer_norm.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include <xtape/framework/kernels/rows.hpp>
+#include <xtape/framework/kernels/simd.hpp>
+
+namespace xtape::kernels {
+
+template <class T>
+void layer_norm_forward(std::size_t rows, std::size_t columns, const T* x, const T* gain, const T* bias, double eps, T* y,
+                        LayerNormRow<T>* saved) {
+  const double n = static_cast<double>(columns);
+  for_each_row(rows, columns, [&](std::size_t row) {
+    const T* from = x + row * columns;
+    T* to = y + row * columns;
+    // E[x^2] - E[x]^2 cancels far from zero. The row is first shifted by its mean as rounded to T; what is left of the
+    // mean is small and is taken off afterwards, so that a constant row gives exactly 0.
+    const T shift = static_cast<T>(sum_of<T>(columns, [&](std::size_t i, auto extent) { return load(from + i, extent); }) / n);
+    const Batch<T> s(shift);
+    const T mean = static_cast<T>(
+        sum_of<T>(columns, [&](std::size_t i, auto extent) { return cut(load(from + i, extent) - s, extent); }) / n);
+    const Batch<T> m(mean);
+    const double variance = sum_of<T>(columns, [&](std::size_t i, auto extent) {
+                              const Batch<T> d = (load(from + i, extent) - s) - m;
+                              return cut(d * d, extent);
+                            }) / n;
+    const T inverse_deviation = static_cast<T>(1 / std::sqrt(variance + eps));
+    saved[row] = {shift, mean, inverse_deviation};
+    const Batch<T> r(inverse_deviation);
+    sweep<T>(columns, [&](std::size_t i, auto extent) {
+      Batch<T> value = ((load(from + i, extent) - s) - m) * r;
+      if (gain != nullptr) value *= load(gain + i, extent);
+      if (bias != nullptr) value += load(bias + i, extent);
+      store(to + i, value, extent);
+    });
+  });
+}
+
+template <class T>
+void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, const T* gain, const LayerNormRow<T>* saved,
+                           const T* dy, T* dx, bool accumulate) {
+  const double n = static_cast<double>(columns);
+  for_each_row(rows, columns, [&](std::size_t row) {
+    const T *from = x + row * columns, *d = dy + row * columns;
+    T* to = dx + row * columns;
+    const Batch<T> s(saved[row].shift), m(saved[row].mean), r(saved[row].inverse_deviation);
+    const auto xhat = [&](std::size_t i, auto extent) { return ((load(from + i, extent) - s) - m) * r; };
+    const auto g = [&](std::size_t i, auto extent) {
+      const Batch<T> value = load(d + i, extent);
+      return gain != nullptr ? value * load(gain + i, extent) : value;
+    };
+    const Batch<T> mean_g(static_cast<T>(sum_of<T>(columns, g) / n));
+    const Batch<T> mean_g_xhat(static_cast<T>(
+        sum_of<T>(columns, [&](std::size_t i, auto extent) { return g(i, extent) * xhat(i, extent); }) / n));
+    sweep<T>(columns, [&](std::size_t i, auto extent) {
+      put(accumulate, to + i, (g(i, extent) - mean_g - xhat(i, extent) * mean_g_xhat) * r, extent);
+    });
+  });
+}
+
+namespace {
+constexpr std::size_t rows_per_piece = 64;
+}
+std::size_t layer_norm_pieces(std::size_t rows) { return (rows + rows_per_piece - 1) / rows_per_piece; }
+
+template <class T>
+void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const T* x, const LayerNormRow<T>* saved,
+                                    const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias, T* partial) {
+  const std::size_t pieces = layer_norm_pieces(rows);
+  parallel_chunks(rows, rows_per_piece, [&](std::size_t begin, std::size_t end) {
+    T* sum_gain = partial + begin / rows_per_piece * 2 * columns;
+    T* sum_bias = sum_gain + columns;
+    std::fill_n(sum_gain, 2 * columns, T(0));
+    for (std::size_t row = begin; row < end; ++row) {
+      const T *from = x + row * columns, *d = dy + row * columns;
+      const Batch<T> s(saved[row].shift), m(saved[row].mean), r(saved[row].inverse_deviation);
+      sweep<T>(columns, [&](std::size_t i, auto extent) {
+        const Batch<T> dyi = load(d + i, extent);
+        put<true>(sum_gain + i, dyi * (((load(from + i, extent) - s) - m) * r), extent);
+        put<true>(sum_bias + i, dyi, extent);
+      });
+    }
+  });
+  const auto add_up = [&](std::size_t offset, T* target, bool accumulate) {
+    if (target == nullptr) return;
+    for (std::size_t c = 0; c < columns; ++c) {
+      double total = accumulate ? static_cast<double>(target[c]) : 0;
+      for (std::size_t piece = 0; piece < pieces; ++piece) total += static_cast<double>(partial[piece * 2 * columns + offset + c]);
+      target[c] = static_cast<T>(total);
+    }
+  };
+  add_up(0, dgain, accumulate_gain);
+  add_up(columns, dbias, accumulate_bias);
+}
+
+template void layer_norm_forward(std::size_t, std::size_t, const float*, const float*, const float*, double, float*,
+                                 LayerNormRow<float>*);
+template void layer_norm_forward(std::size_t, std::size_t, const double*, const double*, const double*, double, double*,
+                                 LayerNormRow<double>*);
+template void layer_norm_backward_x(std::size_t, std::size_t, const float*, const float*, const LayerNormRow<float>*,
+                                    const float*, float*, bool);
+template void layer_norm_backward_x(std::size_t, std::size_t, const double*, const double*, const LayerNormRow<double>*,
+                                    const double*, double*, bool);
+template void layer_norm_backward_parameters(std::size_t, std::size_t, const float*, const LayerNormRow<float>*, const float*,
+                                             float*, bool, float*, bool, float*);
+template void layer_norm_backward_parameters(std::size_t, std::size_t, const double*, const LayerNormRow<double>*,
+                                             const double*, double*, bool, double*, bool, double*);
+
+}  // namespace xtape::kernels

@@ -1,0 +1,76 @@
+#include <xtape/framework/kernels/optimizer.hpp>
+
+#include <cmath>
+
+#include <xtape/framework/base/parallel.hpp>
+#include <xtape/framework/kernels/simd.hpp>
+
+namespace xtape::kernels {
+namespace {
+constexpr std::size_t chunk = 8192;
+}
+
+template <class T>
+void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b) {
+  const Batch<T> rate(static_cast<T>(step.learning_rate)), momentum(static_cast<T>(step.momentum)),
+      decay(static_cast<T>(step.weight_decay));
+  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
+    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
+      const std::size_t i = begin + at;
+      Batch<T> direction = load(g + i, extent) + decay * load(w + i, extent);
+      if (b != nullptr) {
+        direction = momentum * load(b + i, extent) + direction;
+        store(b + i, direction, extent);
+      }
+      store(w + i, load(w + i, extent) - rate * direction, extent);
+    });
+  });
+}
+
+template <class T>
+void adamw_update(const AdamWStep& step, std::size_t n, const T* g, T* w, T* m, T* v) {
+  const auto constant = [](double x) { return Batch<T>(static_cast<T>(x)); };
+  const Batch<T> keep = constant(1 - step.learning_rate * step.weight_decay);
+  const Batch<T> beta1 = constant(step.beta1), rest1 = constant(1 - step.beta1);
+  const Batch<T> beta2 = constant(step.beta2), rest2 = constant(1 - step.beta2);
+  const Batch<T> eps = constant(step.eps), rate = constant(step.learning_rate / step.correction1);
+  const Batch<T> root_correction = constant(1 / std::sqrt(step.correction2));
+  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
+    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
+      const std::size_t i = begin + at;
+      const Batch<T> gradient = load(g + i, extent);
+      const Batch<T> first = beta1 * load(m + i, extent) + rest1 * gradient;
+      const Batch<T> second = beta2 * load(v + i, extent) + rest2 * gradient * gradient;
+      store(m + i, first, extent);
+      store(v + i, second, extent);
+      store(w + i, keep * load(w + i, extent) - rate * first / (xsimd::sqrt(second) * root_correction + eps), extent);
+    });
+  });
+}
+
+template <class T>
+double sum_of_squares(const T* x, std::size_t n) {
+  constexpr std::size_t sums = 8;
+  double sum[sums] = {};
+  std::size_t i = 0;
+  for (; i + sums <= n; i += sums)
+    for (std::size_t k = 0; k < sums; ++k) sum[k] += static_cast<double>(x[i + k]) * static_cast<double>(x[i + k]);
+  for (; i < n; ++i) sum[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+template <class T>
+void scale_in_place(T* x, std::size_t n, T factor) {
+  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
+}
+
+template void sgd_update(const SgdStep&, std::size_t, const float*, float*, float*);
+template void sgd_update(const SgdStep&, std::size_t, const double*, double*, double*);
+template void adamw_update(const AdamWStep&, std::size_t, const float*, float*, float*, float*);
+template void adamw_update(const AdamWStep&, std::size_t, const double*, double*, double*, double*);
+template double sum_of_squares(const float*, std::size_t);
+template double sum_of_squares(const double*, std::size_t);
+template void scale_in_place(float*, std::size_t, float);
+template void scale_in_place(double*, std::size_t, double);
+
+}  // namespace xtape::kernels

@@ -1,0 +1,29 @@
+#pragma once
+// Updates of a parameter from its gradient, one pass each.
+
+#include <cstddef>
+
+namespace xtape::kernels {
+
+struct SgdStep {
+  double learning_rate, momentum, weight_decay;
+};
+/// b = momentum b + (g + weight_decay w); w -= learning_rate b. `b` may be null if momentum is 0.
+template <class T>
+void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b);
+
+struct AdamWStep {
+  double learning_rate, beta1, beta2, eps, weight_decay;
+  double correction1, correction2;  // 1 - beta^t
+};
+/// Decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2), in PyTorch's order of operations.
+template <class T>
+void adamw_update(const AdamWStep& step, std::size_t n, const T* g, T* w, T* m, T* v);
+
+/// Sum of squares in double, in a fixed order.
+template <class T>
+double sum_of_squares(const T* x, std::size_t n);
+template <class T>
+void scale_in_place(T* x, std::size_t n, T factor);
+
+}  // namespace xtape::kernels

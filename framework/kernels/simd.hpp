@@ -1,0 +1,135 @@
+#pragma once
+// Vectors over arrays of any length, for kernel files only (they alone are compiled for the machine's vector unit).
+//
+// The last, partial vector of an array goes through the same instructions as the others, padded; so the bits of a
+// result do not depend on where an element lies.
+
+#include <xsimd/xsimd.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+namespace xtape::kernels {
+
+template <class T>
+using Batch = xsimd::batch<T>;
+template <class T>
+inline constexpr std::size_t lanes = Batch<T>::size;
+
+/// A vector's extent: Whole, or its first n lanes.
+struct Whole {};
+struct Part {
+  std::size_t n;
+};
+
+template <class T>
+Batch<T> load(const T* p, Whole) {
+  return Batch<T>::load_unaligned(p);
+}
+/// Lanes beyond the part hold `padding`.
+template <class T>
+Batch<T> load(const T* p, Part part, T padding = T(0)) {
+  alignas(64) T buffer[lanes<T>];
+  for (std::size_t i = 0; i < lanes<T>; ++i) buffer[i] = i < part.n ? p[i] : padding;
+  return Batch<T>::load_aligned(buffer);
+}
+template <class T>
+Batch<T> load(const T* p, Whole whole, T /*padding*/) {
+  return load(p, whole);
+}
+template <class T>
+void store(T* p, Batch<T> x, Whole) {
+  x.store_unaligned(p);
+}
+template <class T>
+void store(T* p, Batch<T> x, Part part) {
+  alignas(64) T buffer[lanes<T>];
+  x.store_aligned(buffer);
+  std::memcpy(p, buffer, part.n * sizeof(T));
+}
+/// Adds to what stands at p, or overwrites it.
+template <bool accumulate, class T, class Extent>
+void put(T* p, Batch<T> x, Extent extent) {
+  if constexpr (accumulate) x += load(p, extent);
+  store(p, x, extent);
+}
+
+/// The same with the choice made at run time, for kernels whose arithmetic hides the branch.
+template <class T, class Extent>
+void put(bool accumulate, T* p, Batch<T> x, Extent extent) {
+  if (accumulate)
+    put<true>(p, x, extent);
+  else
+    put<false>(p, x, extent);
+}
+
+/// f(i, extent) for the vectors that cover [0, n).
+template <class T, class F>
+void sweep(std::size_t n, F&& f) {
+  std::size_t i = 0;
+  for (; i + lanes<T> <= n; i += lanes<T>) f(i, Whole{});
+  if (i < n) f(i, Part{n - i});
+}
+
+/// Sum of f(i, extent) over [0, n), where f gives 0 in the lanes beyond the extent. Four running sums, blocks of 4096 added in
+/// double: the error stays that of a pairwise sum.
+template <class T, class F>
+double sum_of(std::size_t n, F&& f) {
+  constexpr std::size_t block = 4096, width = lanes<T>;
+  double total = 0;
+  for (std::size_t begin = 0; begin < n; begin += block) {
+    const std::size_t end = begin + block < n ? begin + block : n;
+    Batch<T> s0(T(0)), s1(T(0)), s2(T(0)), s3(T(0));
+    std::size_t i = begin;
+    for (; i + 4 * width <= end; i += 4 * width) {
+      s0 += f(i, Whole{});
+      s1 += f(i + width, Whole{});
+      s2 += f(i + 2 * width, Whole{});
+      s3 += f(i + 3 * width, Whole{});
+    }
+    for (; i + width <= end; i += width) s0 += f(i, Whole{});
+    if (i < end) s1 += f(i, Part{end - i});
+    total += static_cast<double>(xsimd::hadd((s0 + s1) + (s2 + s3)));
+  }
+  return total;
+}
+
+/// Zero in the lanes beyond the extent, for terms whose padding is not 0 by itself.
+template <class T>
+Batch<T> cut(Batch<T> x, Whole) {
+  return x;
+}
+template <class T>
+Batch<T> cut(Batch<T> x, Part part) {
+  alignas(64) T buffer[lanes<T>];
+  x.store_aligned(buffer);
+  for (std::size_t i = part.n; i < lanes<T>; ++i) buffer[i] = T(0);
+  return Batch<T>::load_aligned(buffer);
+}
+
+/// Largest of n numbers; -inf for none. NaN may be lost: callers see it in the sum of exponentials.
+template <class T>
+T max_of(const T* x, std::size_t n) {
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  Batch<T> m(lowest);
+  sweep<T>(n, [&](std::size_t i, auto extent) { m = xsimd::max(m, load(x + i, extent, lowest)); });
+  alignas(64) T buffer[lanes<T>];
+  m.store_aligned(buffer);
+  T result = lowest;
+  for (T candidate : buffer) result = candidate > result ? candidate : result;
+  return result;
+}
+
+/// False if any of n numbers is infinite or NaN (x - x is 0 for finite x alone).
+template <class T>
+bool all_finite(const T* x, std::size_t n) {
+  Batch<T> zero(T(0));
+  sweep<T>(n, [&](std::size_t i, auto extent) {
+    const Batch<T> v = load(x + i, extent);
+    zero += v - v;
+  });
+  return xsimd::hadd(zero) == T(0);
+}
+
+}  // namespace xtape::kernels

@@ -1,0 +1,65 @@
+#include <xtape/framework/nn/initialise.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace xtape {
+
+template <class T>
+void fill(Parameter<T>& parameter, T value) {
+  std::fill_n(parameter.write_data(), parameter.size(), value);
+}
+
+template <class T>
+void init_normal(Parameter<T>& parameter, double standard_deviation, Rng& rng) {
+  std::generate_n(parameter.write_data(), parameter.size(), [&] { return static_cast<T>(standard_deviation * rng.normal()); });
+}
+
+namespace {
+template <class T>
+void require_matrix(const char* name, const Parameter<T>& weight) {
+  require<ShapeError>(weight.shape().rank() == 2, "[{}] expected a weight (out, in), got {}", name, weight.shape());
+}
+}  // namespace
+
+template <class T>
+void init_scaled_normal(Parameter<T>& weight, Rng& rng) {
+  require_matrix("init_scaled_normal", weight);
+  init_normal(weight, 1 / std::sqrt(static_cast<double>(weight.shape()[1])), rng);
+}
+
+template <class T>
+void init_xavier_uniform(Parameter<T>& weight, Rng& rng) {
+  require_matrix("init_xavier_uniform", weight);
+  const double bound = std::sqrt(6 / static_cast<double>(weight.shape()[0] + weight.shape()[1]));
+  std::generate_n(weight.write_data(), weight.size(), [&] { return static_cast<T>(bound * (2 * rng.uniform() - 1)); });
+}
+
+template <class T>
+void init_gpt(ParameterList<T>& list, std::size_t layers, Rng& rng) {
+  constexpr double deviation = 0.02;
+  require(layers > 0, "[init_gpt] expected at least one layer, got 0");
+  for (auto& [name, parameter] : list) {
+    if (parameter.role() == Role::bias) {
+      fill(parameter, T(0));
+    } else if (parameter.role() == Role::gain) {
+      fill(parameter, T(1));
+    } else {
+      const bool residual = name.ends_with("out_proj.weight") || name.ends_with("linear2.weight");
+      init_normal(parameter, residual ? deviation / std::sqrt(2.0 * static_cast<double>(layers)) : deviation, rng);
+    }
+  }
+}
+
+template void fill(Parameter<float>&, float);
+template void fill(Parameter<double>&, double);
+template void init_normal(Parameter<float>&, double, Rng&);
+template void init_normal(Parameter<double>&, double, Rng&);
+template void init_scaled_normal(Parameter<float>&, Rng&);
+template void init_scaled_normal(Parameter<double>&, Rng&);
+template void init_xavier_uniform(Parameter<float>&, Rng&);
+template void init_xavier_uniform(Parameter<double>&, Rng&);
+template void init_gpt(ParameterList<float>&, std::size_t, Rng&);
+template void init_gpt(ParameterList<double>&, std::size_t, Rng&);
+
+}  // namespace xtape

@@ -1,0 +1,98 @@
+#pragma once
+// The parameters of a module by name: what optimizers, clipping, files and the gradient checker need of it.
+//
+// A module names its members in one place:
+//
+//   void visit(auto&& f) { f("weight", weight); f("bias", bias); }
+//
+// A member may be a Parameter, another module, a vector of either (names end in .0, .1, ...) or an optional that may be absent.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <xtape/framework/tape/parameter.hpp>
+
+namespace xtape {
+
+/// One entry: the dotted name and another handle to the parameter, so the entry outlives moves of the module.
+template <class T>
+struct NamedParameter {
+  std::string name;
+  Parameter<T> parameter;
+
+  NamedParameter(std::string name_, const Parameter<T>& parameter_) : name(std::move(name_)), parameter(parameter_.share()) {}
+  NamedParameter(const NamedParameter& other) : NamedParameter(other.name, other.parameter) {}
+  NamedParameter(NamedParameter&&) noexcept = default;
+  NamedParameter& operator=(const NamedParameter& other) { return *this = NamedParameter(other); }
+  NamedParameter& operator=(NamedParameter&&) noexcept = default;
+};
+
+template <class T>
+using ParameterList = std::vector<NamedParameter<T>>;
+
+namespace detail {
+
+struct AnyMember {
+  void operator()(const char*, auto&) const {}
+};
+template <class M>
+concept Module = requires(M& module) { module.visit(AnyMember{}); };
+
+template <class Member>
+inline constexpr bool is_parameter = false;
+template <class T>
+inline constexpr bool is_parameter<Parameter<T>> = true;
+
+/// Calls found(path, parameter) for the parameters of a module, in order.
+template <class Member, class Found>
+void walk(const std::string& path, Member& member, Found& found) {
+  const auto below = [&](const std::string& name) { return path.empty() ? name : path + "." + name; };
+  if constexpr (is_parameter<Member>) {
+    found(path, member);
+  } else if constexpr (Module<Member>) {
+    member.visit([&](const char* name, auto& inner) { walk(below(name), inner, found); });
+  } else if constexpr (requires { member.has_value(); *member; }) {
+    if (member.has_value()) walk(path, *member, found);
+  } else if constexpr (requires { member.begin(), member.size(); }) {
+    std::size_t i = 0;
+    for (auto& inner : member) walk(below(std::to_string(i++)), inner, found);
+  } else {
+    static_assert(is_parameter<Member>, "visit names Parameters, modules, vectors and optionals");
+  }
+}
+
+}  // namespace detail
+
+/// The parameters of a module in the order of its visit functions. A parameter that is reached twice (tied weights) is listed once,
+/// under its first name.
+template <class T, class Module>
+ParameterList<T> parameters(Module& module) {
+  ParameterList<T> list;
+  const auto found = [&]<class U>(const std::string& name, Parameter<U>& parameter) {
+    static_assert(std::is_same_v<U, T>, "parameters<T>(module) asks for the element type of the module's parameters");
+    for (const auto& entry : list)
+      if (entry.parameter.is(parameter)) return;
+    list.emplace_back(name, parameter);
+  };
+  detail::walk("", module, found);
+  return list;
+}
+
+/// Number of trainable numbers in the list.
+template <class T>
+std::size_t count(const ParameterList<T>& list) {
+  std::size_t n = 0;
+  for (const auto& entry : list) n += entry.parameter.size();
+  return n;
+}
+
+/// Forgets all gradients.
+template <class T>
+void zero_grad(ParameterList<T>& list) {
+  for (auto& entry : list) entry.parameter.zero_grad();
+}
+
+}  // namespace xtape

@@ -1,0 +1,73 @@
+#include <xtape/framework/kernels/binary.hpp>
+#include <xtape/framework/kernels/reduce.hpp>
+#include <xtape/framework/ops/ops.hpp>
+
+namespace xtape {
+namespace {
+
+/// Adds the gradient of one operand: straight into its slot, or summed over the axes along which the operand was repeated.
+template <class T>
+void operand_backward(kernels::Binary op, kernels::Side side, const kernels::Broadcast& plan, Var<T> a, Var<T> b, Var<T> y) {
+  const Var<T> x = side == kernels::Side::left ? a : b;
+  if (!x.requires_grad()) return;
+  Tape<T>& tape = y.tape();
+  const T* dy = tape.slot(y).data;
+  const auto [dx, accumulate] = tape.slot(x);
+  if (x.size() == y.size()) {
+    kernels::binary_backward(op, side, plan, a.data(), b.data(), dy, dx, accumulate);
+    return;
+  }
+  const kernels::Reduction reduction = kernels::plan_sum_to(y.shape(), x.shape());
+  const bool passes_on = op == kernels::Binary::add || op == kernels::Binary::subtract;
+  if (passes_on) {
+    const bool negative = op == kernels::Binary::subtract && side == kernels::Side::right;
+    kernels::sum_forward(reduction, dy, dx, negative ? T(-1) : T(1), accumulate);
+    return;
+  }
+  const auto product = tape.workspace(y.size());
+  kernels::binary_backward(op, side, plan, a.data(), b.data(), dy, product.data(), false);
+  kernels::sum_forward(reduction, product.data(), dx, T(1), accumulate);
+}
+
+template <class T>
+Var<T> binary(const char* name, kernels::Binary op, Var<T> a, Var<T> b) {
+  const Shape shape = broadcast(name, a.shape(), b.shape());
+  Var<T> y = a.tape().output(name, shape, a, b);
+  const kernels::Broadcast plan = kernels::plan_broadcast(shape, a.shape(), b.shape());
+  kernels::binary_forward(op, plan, a.data(), b.data(), y.data());
+  a.tape().on_backward(y, [=] {
+    operand_backward(op, kernels::Side::left, plan, a, b, y);
+    operand_backward(op, kernels::Side::right, plan, a, b, y);
+  });
+  return y;
+}
+
+}  // namespace
+
+template <class T>
+Var<T> operator+(Var<T> a, Var<T> b) {
+  return binary("add", kernels::Binary::add, a, b);
+}
+template <class T>
+Var<T> operator-(Var<T> a, Var<T> b) {
+  return binary("subtract", kernels::Binary::subtract, a, b);
+}
+template <class T>
+Var<T> operator*(Var<T> a, Var<T> b) {
+  return binary("multiply", kernels::Binary::multiply, a, b);
+}
+template <class T>
+Var<T> operator/(Var<T> a, Var<T> b) {
+  return binary("divide", kernels::Binary::divide, a, b);
+}
+
+template Var<float> operator+(Var<float>, Var<float>);
+template Var<double> operator+(Var<double>, Var<double>);
+template Var<float> operator-(Var<float>, Var<float>);
+template Var<double> operator-(Var<double>, Var<double>);
+template Var<float> operator*(Var<float>, Var<float>);
+template Var<double> operator*(Var<double>, Var<double>);
+template Var<float> operator/(Var<float>, Var<float>);
+template Var<double> operator/(Var<double>, Var<double>);
+
+}  // namespace xtape

@@ -1,0 +1,34 @@
+#include <xtape/framework/kernels/embedding.hpp>
+#include <xtape/framework/ops/ops.hpp>
+
+#include <xtape/framework/ops/indices.hpp>
+
+namespace xtape {
+
+template <class T>
+Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options) {
+  Tape<T>& tape = weight.tape();
+  tape.check(tokens, "embedding");
+  const Shape table = weight.shape();
+  require<ShapeError>(table.rank() == 2, "[embedding] weight must be (count, width), got {}", table);
+  require<ShapeError>(tokens.shape.rank() < Shape::max_rank, "[embedding] tokens must have rank at most {}, got {}", Shape::max_rank - 1,
+                      tokens.shape);
+  check_range("embedding", "token", tokens, table[0]);
+  Shape shape = tokens.shape;
+  shape.push_back(table[1]);
+  const std::size_t count = tokens.shape.size(), entries = table[0], width = table[1];
+  const std::int64_t* indices = tokens.data;
+  const std::int64_t skip = options.padding_index.value_or(-1);
+  Var<T> y = tape.output("embedding", shape, weight);
+  kernels::embedding_forward(count, width, indices, weight.data(), y.data());
+  tape.on_backward(y, [=] {
+    const auto [dw, accumulate] = weight.tape().slot(weight);
+    kernels::embedding_backward(count, width, entries, indices, skip, y.tape().slot(y).data, dw, accumulate);
+  });
+  return y;
+}
+
+template Var<float> embedding(Var<float>, Integers, EmbeddingOptions);
+template Var<double> embedding(Var<double>, Integers, EmbeddingOptions);
+
+}  // namespace xtape

@@ -1,0 +1,48 @@
+#include <xtape/framework/kernels/layer_norm.hpp>
+#include <xtape/framework/ops/ops.hpp>
+
+namespace xtape {
+
+template <class T>
+Var<T> layer_norm(Var<T> x, OptionalOperand<T> gain, OptionalOperand<T> bias, double eps) {
+  Tape<T>& tape = x.tape();
+  const Shape shape = x.shape();
+  require<ShapeError>(shape.rank() > 0 && shape.back() > 0, "[layer_norm] x must be (..., width) with width at least 1, got {}", shape);
+  require(eps >= 0, "[layer_norm] eps must not be negative, got {}", eps);
+  const std::size_t rows = shape.rows(), width = shape.back();
+  const Var<T> g = gain ? gain->on(tape) : Var<T>(), b = bias ? bias->on(tape) : Var<T>();
+  const bool has_gain = gain.has_value(), has_bias = bias.has_value();
+  for (const auto& [name, present, operand] : {std::tuple("gain", has_gain, g), std::tuple("bias", has_bias, b)})
+    if (present)
+      require<ShapeError>(operand.shape() == Shape{width}, "[layer_norm] {} must be ({},) to match x {}, got {}", name, width, shape,
+                          operand.shape());
+  std::array<Var<T>, 3> inputs{x};
+  std::size_t count = 1;
+  if (has_gain) inputs[count++] = g;
+  if (has_bias) inputs[count++] = b;
+  Var<T> y = tape.output_from("layer_norm", shape, inputs.data(), count);
+  using Row = kernels::LayerNormRow<T>;
+  auto* saved = static_cast<Row*>(tape.scratch_bytes(rows * sizeof(Row)));
+  kernels::layer_norm_forward(rows, width, x.data(), has_gain ? g.data() : nullptr, has_bias ? b.data() : nullptr, eps, y.data(), saved);
+  tape.on_backward(y, [=] {
+    Tape<T>& t = y.tape();
+    const T* dy = t.slot(y).data;
+    if (x.requires_grad()) {
+      const auto [dx, accumulate] = t.slot(x);
+      kernels::layer_norm_backward_x(rows, width, x.data(), has_gain ? g.data() : nullptr, saved, dy, dx, accumulate);
+    }
+    const bool wants_gain = has_gain && g.requires_grad(), wants_bias = has_bias && b.requires_grad();
+    if (!wants_gain && !wants_bias) return;
+    const auto dg = wants_gain ? t.slot(g) : GradientSlot<T>{nullptr, false};
+    const auto db = wants_bias ? t.slot(b) : GradientSlot<T>{nullptr, false};
+    const auto partial = t.workspace(2 * width * kernels::layer_norm_pieces(rows));
+    kernels::layer_norm_backward_parameters(rows, width, x.data(), saved, dy, dg.data, dg.accumulate, db.data, db.accumulate,
+                                            partial.data());
+  });
+  return y;
+}
+
+template Var<float> layer_norm(Var<float>, OptionalOperand<float>, OptionalOperand<float>, double);
+template Var<double> layer_norm(Var<double>, OptionalOperand<double>, OptionalOperand<double>, double);
+
+}  // namespace xtape

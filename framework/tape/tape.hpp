@@ -1,0 +1,292 @@
+#pragma once
+// The tape: an explicit, linear record of what was computed, run in reverse to differentiate it.
+//
+// An op is a function that opens an output, fills it, and closes it with a callback:
+//
+//   Var<T> y = tape.output("snake", x.shape(), x);         // may throw; checks the inputs
+//   ... read x, write y ...
+//   tape.on_backward(y, [x, y] { ... add to x.grad() from y.grad() ... });
+//
+// Recording order is execution order and backward is its reverse: no sort, no recursion, no reference counts. Values,
+// saved numbers and callbacks live in an arena until clear(); gradients of intermediate values come from a pool and go
+// back to it as soon as their op's callback has run. A tape belongs to one thread at a time.
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <xtape/framework/base/memory.hpp>
+#include <xtape/framework/tape/parameter.hpp>
+#include <xtape/framework/tape/var.hpp>
+
+namespace xtape {
+
+/// Bytes that a tape uses now, and the most that it ever did.
+struct MemoryUse {
+  struct Amount {
+    std::size_t now = 0, peak = 0;
+  };
+  Amount values;         // inputs, masks, tokens and outputs of ops
+  Amount saved;          // numbers that ops keep for their backward
+  Amount record;         // nodes and callbacks
+  Amount gradients;      // of inputs and intermediate values, and what a backward needs for a moment
+  std::size_t reserved;  // what the tape holds from the heap for all of these
+};
+
+/// Where a backward kernel puts a gradient: it adds to `data`, or overwrites it if this is the first contribution.
+template <class T>
+struct GradientSlot {
+  T* data;
+  bool accumulate;
+};
+
+/// What the random numbers of one op are a function of.
+struct RandomState {
+  std::uint64_t seed, step, ordinal, first_row;
+};
+
+template <class T>
+class Tape {
+ public:
+  class NoGrad;
+  class Scope;
+  class Workspace;
+
+  /// The seed determines dropout, together with the step (see set_step).
+  explicit Tape(std::uint64_t seed = 0);
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // ---- what enters the tape (the templates are defined in expr.hpp)
+
+  /// The value of any xtensor expression or number, evaluated now.
+  template <class Expression>
+  Var<T> input(const Expression& expression, bool requires_grad = false);
+  Var<T> number(T x);
+  /// A parameter: its value and gradient stay where they are.
+  Var<T> var(const Parameter<T>& parameter);
+  /// A mask from an expression of bool.
+  template <class Expression>
+  Mask mask(const Expression& expression);
+  /// The mask (B, time) whose row b is true for the first lengths(b) places, from an integral expression of shape (B).
+  template <class Expression>
+  Mask lengths(const Expression& lengths, std::size_t time);
+  /// Tokens or targets from any integral expression.
+  template <class Expression>
+  Integers integers(const Expression& expression);
+
+  // ---- for ops
+
+  /// Opens an output of the op. It requires a gradient if any input does and recording is on. An op with several outputs opens
+  /// them one after another with the same inputs. Throws TapeError for a stale handle, a foreign tape, or if an earlier
+  /// output that requires a gradient was never closed.
+  template <class... Inputs>
+    requires(std::same_as<Inputs, Var<T>> && ...)
+  Var<T> output(const char* op, Shape shape, Inputs... inputs) {
+    return output_from(op, shape, {inputs...});
+  }
+  Var<T> output_from(const char* op, Shape shape, std::initializer_list<Var<T>> inputs) {
+    return output_from(op, shape, inputs.begin(), inputs.size());
+  }
+  Var<T> output_from(const char* op, Shape shape, const Var<T>* inputs, std::size_t count);
+  /// A value of another shape in the same memory, with the same gradient: how reshape is made.
+  Var<T> alias(const char* op, Shape shape, Var<T> x);
+
+  /// Closes an output: the callback adds into the gradients of those inputs that require one. It may hold handles,
+  /// tape memory and numbers, nothing with a destructor.
+  template <class Callback>
+  void on_backward(Var<T> y, Callback callback) {
+    on_backward({y}, callback);
+  }
+  /// Closes several outputs of one op: the callback runs if any of them received a gradient; the others read as zero.
+  template <class Callback>
+  void on_backward(std::initializer_list<Var<T>> outputs, Callback callback) {
+    static_assert(std::is_trivially_destructible_v<Callback>,
+                  "a backward callback lives in the tape's memory and is never destroyed: capture Vars, pointers and "
+                  "numbers, not containers");
+    if (!check_outputs(outputs)) return;
+    void* place = record_memory(sizeof(Callback), alignof(Callback));
+    new (place) Callback(callback);
+    close(outputs, place, [](void* stored) { (*static_cast<Callback*>(stored))(); });
+  }
+
+  /// Numbers that an op saves for its backward; they live until clear().
+  T* scratch(std::size_t count) { return static_cast<T*>(scratch_bytes(count * sizeof(T))); }
+  void* scratch_bytes(std::size_t bytes);
+  /// Numbers that a kernel needs while it runs.
+  Workspace workspace(std::size_t count) { return Workspace(*this, count); }
+  /// The gradient of x for a kernel that adds to it. On first touch nothing is cleared: the kernel overwrites.
+  GradientSlot<T> slot(Var<T> x);
+  /// A fresh state for one op's random numbers.
+  RandomState next_random() { return {seed_, step_, ordinal_++, first_row_}; }
+
+  // ---- differentiation
+
+  /// Adds the derivatives of a scalar into the gradients of inputs and parameters.
+  void backward(Var<T> scalar);
+  /// The same for any y, given the derivatives dy with respect to it.
+  template <class Expression>
+  void backward(Var<T> y, const Expression& dy);
+  /// Keeps the gradient of an intermediate value after backward, until clear() or the next backward.
+  void retain_grad(Var<T> x);
+
+  // ---- the life of a record
+
+  /// Forgets everything on the tape; every Var of it is refused from now on. Counts as the next step (see set_step).
+  void clear();
+  /// While the guard lives nothing is recorded for backward.
+  [[nodiscard]] NoGrad no_grad() { return NoGrad(*this); }
+  bool recording() const { return no_grad_depth_ == 0; }
+  /// What is made while the scope lives is released with it: `auto scope = tape.scope(); ... y = scope.keep(y);`.
+  [[nodiscard]] Scope scope() { return Scope(*this); }
+  /// Training is the default; dropout is off in evaluation.
+  void set_training(bool training) { training_ = training; }
+  bool training() const { return training_; }
+  /// Names the training step, and the place of the batch's first row in a larger batch, until the next clear().
+  /// Random numbers are a function of (seed, step, op, row), so a resumed or divided run draws the same ones.
+  void set_step(std::uint64_t step, std::size_t first_row = 0) {
+    step_ = step;
+    first_row_ = first_row;
+  }
+  MemoryUse memory() const;
+  /// Number of values on the tape.
+  std::size_t size() const { return nodes_.size(); }
+
+  // ---- what handles are made of
+
+  /// Throws TapeError if the handle is stale or lives on another tape; `op` names who asks.
+  void check(Var<T> x, const char* op) const { static_cast<void>(node(x, op)); }
+  template <class Element>
+  void check(const ConstantArray<Element>& array, const char* op) const {
+    check_ticket(array.tape, array.ticket, op);
+  }
+
+ private:
+  friend class Var<T>;
+
+  enum class Gradient : std::uint8_t { none, present, released };
+  struct Node {
+    const char* op = "";
+    T* value = nullptr;
+    T* grad = nullptr;
+    Shape shape;
+    std::uint64_t stamp = 0;
+    const std::uint32_t* inputs = nullptr;   // numbers of the nodes that it was made from
+    const std::uint32_t* outputs = nullptr;  // on the first output of an op: all of its outputs
+    std::uint32_t input_count = 0, output_count = 0;
+    std::uint32_t owner = 0;        // the node that owns value and gradient: itself, unless it is an alias
+    std::int32_t parameter = -1;    // index into parameters_
+    std::uint64_t version = 0;      // of the parameter when it was recorded
+    void* callback = nullptr;       // on the first output of an op
+    void (*run)(void*) = nullptr;
+    bool requires_grad = false, is_output = false, retained = false;
+    Gradient gradient = Gradient::none;
+  };
+  struct Position {
+    std::size_t nodes = 0, parameters = 0, values = 0, saved = 0;
+    Arena::Mark arena;
+  };
+
+  Node& push(const char* op, Shape shape);
+  Var<T> handle(std::size_t index) { return Var<T>(this, {index, nodes_[index].stamp}); }
+  T* value_memory(std::size_t count) { return static_cast<T*>(value_bytes(count * sizeof(T))); }
+  void* value_bytes(std::size_t bytes);
+  template <class Element>
+  ConstantArray<Element> constant(const char* op, const Shape& shape, Element*& data);
+  void* record_memory(std::size_t bytes, std::size_t align) { return arena_.allocate(bytes, align); }
+
+  void check_ticket(const void* tape, detail::Ticket ticket, const char* op) const;
+  const Node& node(Var<T> x, const char* op) const;
+  Node& node(Var<T> x, const char* op) { return const_cast<Node&>(std::as_const(*this).node(x, op)); }
+  Node& gradient_owner(Var<T> x);
+
+  bool check_outputs(std::initializer_list<Var<T>> outputs);
+  void close(std::initializer_list<Var<T>> outputs, void* callback, void (*run)(void*));
+  void check_closed(const char* op, const Var<T>* inputs, std::size_t count) const;
+
+  T* gradient(Node& owner, bool& existed);
+  T* zeroed_gradient(Node& owner);
+  void release_gradient(Node& owner);
+  void begin_backward(Var<T> y);
+  void run_backward(Var<T> y);
+
+  Position position() const { return {nodes_.size(), parameters_.size(), values_.now, saved_.now, arena_.mark()}; }
+  void release(const Position& position);
+
+  std::vector<Node> nodes_;
+  std::vector<Parameter<T>> parameters_;  // keeps what the record points to
+  std::vector<std::uint32_t> open_;       // outputs that require a gradient and are not closed yet
+  Arena arena_;
+  Pool pool_;
+  MemoryUse::Amount values_, saved_;
+  std::uint64_t stamp_, clears_ = 0;
+  std::uint64_t seed_, step_ = 0, ordinal_ = 0, first_row_ = 0;
+  int no_grad_depth_ = 0;
+  bool training_ = true;
+};
+
+/// A guard: while it lives, ops on the tape record nothing for backward.
+template <class T>
+class Tape<T>::NoGrad {
+ public:
+  explicit NoGrad(Tape& tape) : tape_(tape) { ++tape_.no_grad_depth_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+  ~NoGrad() { --tape_.no_grad_depth_; }
+
+ private:
+  Tape& tape_;
+};
+
+/// A guard: what is made while it lives is released at its end, or at `keep`.
+template <class T>
+class Tape<T>::Scope {
+ public:
+  explicit Scope(Tape& tape) : tape_(tape), start_(tape.position()), clears_(tape.clears_) {}
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  ~Scope() {
+    if (clears_ == tape_.clears_) tape_.release(start_);
+  }
+  /// Releases what the scope has made so far, except the value of y, which outlives the scope under the handle that is returned.
+  /// Throws TapeError if y requires a gradient, since its record would be lost.
+  Var<T> keep(Var<T> y) { return keep_all({y})[0]; }
+  template <class... More>
+    requires(sizeof...(More) > 0)
+  std::array<Var<T>, 1 + sizeof...(More)> keep(Var<T> y, More... more) {
+    const auto kept = keep_all({y, more...});
+    std::array<Var<T>, 1 + sizeof...(More)> result;
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = kept[i];
+    return result;
+  }
+
+ private:
+  std::array<Var<T>, 8> keep_all(std::initializer_list<Var<T>> ys);
+  Tape& tape_;
+  Position start_;
+  std::uint64_t clears_;
+};
+
+/// Numbers from the tape's pool that go back to it at the end of the block.
+template <class T>
+class Tape<T>::Workspace {
+ public:
+  Workspace(Tape& tape, std::size_t count)
+      : tape_(tape), count_(count), data_(static_cast<T*>(tape.pool_.allocate(count * sizeof(T)))) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() { tape_.pool_.free(data_, count_ * sizeof(T)); }
+  T* data() const { return data_; }
+
+ private:
+  Tape& tape_;
+  std::size_t count_;
+  T* data_;
+};
+
+}  // namespace xtape

@@ -1,0 +1,246 @@
+#include <xtape/framework/train/gradcheck.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include <xtape/framework/base/random.hpp>
+
+namespace xtape {
+namespace detail {
+
+std::vector<double> normal_values(const Shape& shape, std::uint64_t seed, std::uint64_t stream) {
+  Rng rng(seed, stream << 40);
+  std::vector<double> values(shape.size());
+  std::generate(values.begin(), values.end(), [&] { return rng.normal(); });
+  return values;
+}
+
+namespace {
+
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+constexpr std::uint64_t projection_stream = 1 << 20, prefill_stream = 1 << 21;
+
+/// The numbers whose derivatives are checked: inputs first, then parameters.
+class Checked {
+ public:
+  Checked(const CheckedFunction& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
+          ParameterList<double> parameters, std::uint64_t seed)
+      : f_(f), shapes_(shapes), values_(std::move(values)), parameters_(std::move(parameters)), seed_(seed) {}
+
+  std::size_t count() const { return values_.size() + parameters_.size(); }
+  bool is_input(std::size_t i) const { return i < values_.size(); }
+  std::string name(std::size_t i) const {
+    return is_input(i) ? fmt::format("input {}", i) : parameters_[i - values_.size()].name;
+  }
+  Shape shape(std::size_t i) const { return is_input(i) ? shapes_[i] : parameters_[i - values_.size()].parameter.shape(); }
+  double get(std::size_t i, std::size_t k) const {
+    return is_input(i) ? values_[i][k] : parameters_[i - values_.size()].parameter.data()[k];
+  }
+  void set(std::size_t i, std::size_t k, double x) {
+    if (is_input(i))
+      values_[i][k] = x;
+    else
+      parameters_[i - values_.size()].parameter.write_data()[k] = x;
+  }
+
+  struct Projected {
+    double value, magnitude;  // sum of y w, and of |y w|: the scale of rounding errors
+  };
+  Projected project() {
+    const auto guard = tape_.no_grad();
+    const Var<double> y = forward(false);
+    const double *data = y.data(), *w = projection(y.shape()).data();
+    // Compensated summation (Neumaier 1974): differences of these sums are taken.
+    double sum = 0, lost = 0, magnitude = 0;
+    for (std::size_t k = 0; k < y.size(); ++k) {
+      const double term = data[k] * w[k], next = sum + term;
+      lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
+      sum = next;
+      magnitude += std::abs(term);
+    }
+    return {sum + lost, magnitude};
+  }
+
+  /// Gradients of the projection, added to the given numbers or to none. Empty if the output requires no gradient.
+  std::vector<std::vector<double>> gradients(const std::vector<std::vector<double>>* prefill) {
+    for (auto& entry : parameters_) entry.parameter.zero_grad();
+    const Var<double> y = forward(true);
+    if (!y.requires_grad()) return {};
+    if (prefill != nullptr)
+      for (std::size_t i = 0; i < count(); ++i) std::copy((*prefill)[i].begin(), (*prefill)[i].end(), grad_data(i));
+    tape_.backward(y, adapt(projection(y.shape()).data(), y.shape()));
+    std::vector<std::vector<double>> result;
+    for (std::size_t i = 0; i < count(); ++i) result.emplace_back(grad_data(i), grad_data(i) + shape(i).size());
+    return result;
+  }
+
+ private:
+  Var<double> forward(bool requires_grad) {
+    tape_.clear();
+    tape_.set_step(0);
+    inputs_.clear();
+    for (std::size_t i = 0; i < values_.size(); ++i) inputs_.push_back(tape_.input(adapt(values_[i].data(), shapes_[i]), requires_grad));
+    return f_(tape_, inputs_);
+  }
+  double* grad_data(std::size_t i) {
+    return is_input(i) ? inputs_[i].grad().data() : parameters_[i - values_.size()].parameter.grad_data();
+  }
+  std::vector<double>& projection(const Shape& shape) {
+    if (projection_.size() != shape.size()) projection_ = normal_values(shape, seed_, projection_stream);
+    return projection_;
+  }
+
+  const CheckedFunction& f_;
+  std::vector<Shape> shapes_;
+  std::vector<std::vector<double>> values_;
+  ParameterList<double> parameters_;
+  std::uint64_t seed_;
+  Tape<double> tape_;
+  std::vector<Var<double>> inputs_;
+  std::vector<double> projection_;
+};
+
+/// Differences of f around one element with the steps h and h/2.
+struct Differences {
+  double numeric, bar;           // extrapolated derivative and its error bar
+  double below, above, slack;    // one-sided slopes and how far they may be off
+  bool kink;
+};
+
+Differences difference(Checked& checked, std::size_t i, std::size_t k, double h, const Checked::Projected& middle) {
+  const double x = checked.get(i, k);
+  const auto at = [&](double offset, double& reached) {
+    checked.set(i, k, x + offset);
+    reached = checked.get(i, k) - x;  // what the rounded sum really moved by
+    const double value = checked.project().value;
+    checked.set(i, k, x);
+    return value;
+  };
+  double up1, down1, up2, down2;
+  const double f_up1 = at(h, up1), f_down1 = at(-h, down1), f_up2 = at(h / 2, up2), f_down2 = at(-h / 2, down2);
+  const double central1 = (f_up1 - f_down1) / (up1 - down1), central2 = (f_up2 - f_down2) / (up2 - down2);
+  const double noise = 32 * epsilon * middle.magnitude / h;
+  const double above1 = (f_up1 - middle.value) / up1, above2 = (f_up2 - middle.value) / up2;
+  const double below1 = (f_down1 - middle.value) / down1, below2 = (f_down2 - middle.value) / down2;
+  // Where f is smooth the jump of the slopes halves with the step; at a kink it stays.
+  const double jump1 = std::abs(above1 - below1), jump2 = std::abs(above2 - below2);
+  return {(4 * central2 - central1) / 3,
+          std::abs(central1 - central2) + noise,
+          below2,
+          above2,
+          std::abs(above1 - above2) + std::abs(below1 - below2) + 4 * noise,
+          jump2 > 0.75 * jump1 && jump2 > 64 * noise};
+}
+
+void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& analytic, const Checked::Projected& middle,
+                  TensorReport& report) {
+  const std::size_t n = report.shape.size();
+  double squares = 0;
+  for (std::size_t k = 0; k < n; ++k) squares += checked.get(i, k) * checked.get(i, k);
+  const double typical = n > 0 ? std::sqrt(squares / static_cast<double>(n)) : 0;
+  double worst_ratio = -1;
+  bool all_zero = true, any_mismatch = false, any_non_finite = false;
+  for (std::size_t k = 0; k < n; ++k) {
+    const double scale = std::max(std::abs(checked.get(i, k)), 0.1 * typical);
+    double h = 1e-3 * (scale > 0 ? scale : 1);
+    Differences d{};
+    bool accepted = false, kink = false;
+    // A second, smaller pair of steps where the first does not agree: a kink may lie within the first.
+    for (int attempt = 0; attempt < 2 && !accepted; ++attempt, h /= 16) {
+      d = difference(checked, i, k, h, middle);
+      const double low = std::min(d.below, d.above) - d.slack, high = std::max(d.below, d.above) + d.slack;
+      kink = d.kink;
+      accepted = kink ? analytic[k] >= low && analytic[k] <= high : std::abs(analytic[k] - d.numeric) <= d.bar;
+    }
+    ++report.checked;
+    all_zero &= analytic[k] == 0;
+    const bool finite = std::isfinite(analytic[k]) && std::isfinite(d.numeric);
+    any_non_finite |= !finite;
+    report.kinks += kink && accepted;
+    any_mismatch |= !accepted;
+    double ratio = finite ? std::abs(analytic[k] - d.numeric) / d.bar : std::numeric_limits<double>::infinity();
+    if (kink && accepted) ratio = 0;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      report.analytic = analytic[k];
+      report.numeric = d.numeric;
+      report.step = h * 16;
+      report.bar = d.bar;
+      report.worst = report.shape;
+      std::size_t rest = k;
+      for (std::size_t axis = report.shape.rank(); axis-- > 0; rest /= report.shape[axis]) report.worst[axis] = rest % report.shape[axis];
+    }
+  }
+  if (any_non_finite)
+    report.verdict = Verdict::non_finite;
+  else if (any_mismatch)
+    report.verdict = all_zero ? Verdict::no_gradient : Verdict::mismatch;
+  else if (report.kinks > 0)
+    report.verdict = Verdict::kink;
+}
+
+}  // namespace
+
+GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
+                              ParameterList<double> parameters, std::uint64_t seed) {
+  Checked checked(f, shapes, std::move(values), std::move(parameters), seed);
+  std::vector<std::vector<double>> prefill;
+  for (std::size_t i = 0; i < checked.count(); ++i) prefill.push_back(normal_values(checked.shape(i), seed, prefill_stream + i));
+  auto analytic = checked.gradients(nullptr);
+  const auto again = checked.gradients(nullptr);
+  const auto added = checked.gradients(&prefill);
+  const auto middle = checked.project();
+  const bool repeats = analytic == again && middle.value == checked.project().value;
+
+  GradcheckReport report;
+  for (std::size_t i = 0; i < checked.count(); ++i) {
+    TensorReport& tensor = report.tensors.emplace_back();
+    tensor.name = checked.name(i);
+    tensor.shape = checked.shape(i);
+    const std::vector<double> gradient = analytic.empty() ? std::vector<double>(tensor.shape.size(), 0.0) : analytic[i];
+    check_tensor(checked, i, gradient, middle, tensor);
+    for (std::size_t k = 0; !added.empty() && k < gradient.size(); ++k) {
+      const double expected = prefill[i][k] + gradient[k];
+      const double bar = 1e-10 * (std::abs(prefill[i][k]) + std::abs(gradient[k]));
+      if (tensor.verdict > Verdict::kink || std::abs(added[i][k] - expected) <= bar) continue;
+      tensor.verdict = Verdict::does_not_add;
+    }
+    if (!repeats && tensor.verdict != Verdict::non_finite) tensor.verdict = Verdict::non_deterministic;
+  }
+  return report;
+}
+
+}  // namespace detail
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok: return "ok";
+    case Verdict::kink: return "kink";
+    case Verdict::mismatch: return "mismatch";
+    case Verdict::no_gradient: return "no gradient";
+    case Verdict::does_not_add: return "does not add";
+    case Verdict::non_deterministic: return "non-deterministic";
+    case Verdict::non_finite: return "non-finite";
+  }
+  return "";
+}
+
+GradcheckReport::operator bool() const {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorReport& t) { return t.verdict == Verdict::ok || t.verdict == Verdict::kink; });
+}
+
+std::string to_string(const GradcheckReport& report) {
+  std::string text;
+  for (const TensorReport& t : report.tensors)
+    text += fmt::format("{:<17} {} {}: worst at {}, analytic {:.10g}, numeric {:.10g}, error bar {:.2g}, step {:.2g}; {} checked{}\n",
+                        to_string(t.verdict), t.name, t.shape, t.worst, t.analytic, t.numeric, t.bar, t.step, t.checked,
+                        t.kinks > 0 ? fmt::format(", {} at a kink", t.kinks) : "");
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) { return out << to_string(report); }
+
+}  // namespace xtape

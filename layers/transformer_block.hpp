@@ -1,0 +1,58 @@
+#pragma once
+
+#include <xtape/layers/feed_forward.hpp>
+#include <xtape/layers/layer_norm.hpp>
+#include <xtape/layers/multi_head_attention.hpp>
+
+namespace xtape {
+
+/// Where a block normalises: before each sublayer (Xiong et al. 2020) or after each residual sum (Vaswani et al. 2017).
+enum class Norm { pre, post };
+
+struct TransformerBlockOptions {
+  Norm norm = Norm::pre;
+  std::size_t hidden = 0;  // width of the feed-forward layer; 0 means 4 width
+  Activation activation = Activation::gelu;
+  double dropout = 0;  // after each sublayer and inside the feed-forward layer
+  bool bias = true;
+};
+
+/// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same shape. Parameters are
+/// those of PyTorch's nn.TransformerEncoderLayer: self_attn, linear1, linear2, norm1, norm2.
+///   pre:  x = x + self_attn(norm1(x));   x = x + feed_forward(norm2(x))
+///   post: x = norm1(x + self_attn(x));   x = norm2(x + feed_forward(x))
+template <class T>
+struct TransformerBlock {
+  MultiHeadAttention<T> self_attn;
+  FeedForward<T> feed_forward;
+  LayerNorm<T> norm1, norm2;
+  Dropout dropout;
+  Norm norm;
+
+  TransformerBlock(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
+      : self_attn(width, heads, rng, {.bias = options.bias}),
+        feed_forward(width, options.hidden > 0 ? options.hidden : 4 * width, rng,
+                     {.activation = options.activation, .dropout = options.dropout, .bias = options.bias}),
+        norm1(width),
+        norm2(width),
+        dropout(options.dropout),
+        norm(options.norm) {}
+
+  Var<T> operator()(Var<T> x, const Attend<T>& attend = {}) const {
+    if (norm == Norm::pre) {
+      x = x + dropout(self_attn(norm1(x), attend));
+      return x + dropout(feed_forward(norm2(x)));
+    }
+    x = norm1(x + dropout(self_attn(x, attend)));
+    return norm2(x + dropout(feed_forward(x)));
+  }
+  void visit(auto&& f) {
+    f("self_attn", self_attn);
+    f("linear1", feed_forward.linear1);
+    f("linear2", feed_forward.linear2);
+    f("norm1", norm1);
+    f("norm2", norm2);
+  }
+};
+
+}  // namespace xtape

@@ -1,0 +1,89 @@
+#pragma once
+// What tests share: the accuracy measure, random arrays, checks of messages, the reference folder.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <xtape/xtape.hpp>
+
+#include "tolerances.hpp"
+
+namespace xtape {
+
+/// max|x - y| / max(1, max|y|); infinity if the shapes differ or exactly one side is NaN somewhere.
+template <class X, class Y>
+double error_between(const X& x, const Y& y) {
+  if (Shape(x.shape()) != Shape(y.shape())) return std::numeric_limits<double>::infinity();
+  double difference = 0, largest = 1;
+  auto at = y.begin();
+  for (const auto raw : x) {
+    const double a = static_cast<double>(raw), b = static_cast<double>(*at++);
+    if (std::isnan(a) != std::isnan(b)) return std::numeric_limits<double>::infinity();
+    if (std::isnan(a) || a == b) continue;
+    difference = std::max(difference, std::abs(a - b));
+    largest = std::max(largest, std::abs(b));
+  }
+  return difference / largest;
+}
+
+/// Passes if the shapes agree and error_between is at most the tolerance.
+template <class X, class Y>
+testing::AssertionResult near(const X& x, const Y& y, double tolerance) {
+  const double error = error_between(x, y);
+  if (error <= tolerance) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "shapes " << Shape(x.shape()) << " and " << Shape(y.shape()) << ", error " << error
+                                     << " above " << tolerance;
+}
+
+/// Normal random numbers.
+template <class T>
+xt::xarray<T> random_array(const Shape& shape, std::uint64_t seed, double scale = 1, double offset = 0) {
+  Rng rng(seed);
+  xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>(shape.begin(), shape.end()));
+  for (auto& element : x) element = static_cast<T>(offset + scale * rng.normal());
+  return x;
+}
+
+/// The values of a Var as an array of its own.
+template <class T>
+xt::xarray<T> array(Var<T> x) {
+  return x.value();
+}
+template <class T>
+xt::xarray<T> gradient(Var<T> x) {
+  return x.grad();
+}
+
+/// Runs f and returns the message of the E that it throws; records a failure otherwise.
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "threw another exception: " << error.what();
+    return {};
+  }
+  ADD_FAILURE() << "threw nothing";
+  return {};
+}
+
+/// Runs f and checks that it throws E with a message that holds every one of the given parts.
+template <class E, class F>
+void expect_message(F&& f, std::initializer_list<const char*> parts) {
+  const std::string message = message_of<E>(f);
+  for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << "in \"" << message << "\"";
+}
+
+/// Folder of the reference files: XTAPE_REFERENCE_DIR, by default the copy beside the tests.
+inline std::filesystem::path reference_folder() {
+  const char* folder = std::getenv("XTAPE_REFERENCE_DIR");
+  return folder != nullptr ? std::filesystem::path(folder) : std::filesystem::path(XTAPE_SOURCE_DIR) / "tests" / "reference";
+}
+
+}  // namespace xtape
