@@ -86,10 +86,13 @@ std::size_t resolve_axis(const char* op, int axis, std::size_t rank);
 
 }  // namespace xtape
 
-template <>
-struct fmt::formatter<xtape::Shape> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(const xtape::Shape& shape, Context& context) const {
-    return fmt::formatter<std::string_view>::format(xtape::to_string(shape), context);
-  }
+namespace xtape::detail {
+/// Formats with `{}` whatever has a to_string.
+struct ToStringFormatter {
+  constexpr auto parse(auto& context) { return context.begin(); }
+  auto format(const auto& x, auto& context) const { return fmt::format_to(context.out(), "{}", to_string(x)); }
 };
+}  // namespace xtape::detail
+
+template <>
+struct fmt::formatter<xtape::Shape> : xtape::detail::ToStringFormatter {};

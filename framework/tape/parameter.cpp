@@ -36,13 +36,20 @@ T* Parameter<T>::grad_data() {
 }
 
 template <class T>
+std::string to_string(const Parameter<T>& parameter) {
+  return fmt::format("{} {}: {}", to_string(parameter.role()), to_string(parameter.shape()),
+                     array_to_string(parameter.data(), parameter.shape()));
+}
+
+template <class T>
 std::ostream& operator<<(std::ostream& out, const Parameter<T>& parameter) {
-  return out << to_string(parameter.role()) << " " << parameter.shape() << " "
-             << array_to_string(parameter.data(), parameter.shape());
+  return out << to_string(parameter);
 }
 
 template class Parameter<float>;
 template class Parameter<double>;
+template std::string to_string(const Parameter<float>&);
+template std::string to_string(const Parameter<double>&);
 template std::ostream& operator<<(std::ostream&, const Parameter<float>&);
 template std::ostream& operator<<(std::ostream&, const Parameter<double>&);
 

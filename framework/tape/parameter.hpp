@@ -72,7 +72,13 @@ class Parameter {
   std::shared_ptr<State> state_;
 };
 
+/// "weight (2, 3): [[...], [...]]"
+template <class T>
+std::string to_string(const Parameter<T>& parameter);
 template <class T>
 std::ostream& operator<<(std::ostream& out, const Parameter<T>& parameter);
 
 }  // namespace xtape
+
+template <class T>
+struct fmt::formatter<xtape::Parameter<T>> : xtape::detail::ToStringFormatter {};

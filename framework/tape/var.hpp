@@ -76,9 +76,4 @@ using Integers = ConstantArray<std::int64_t>;
 }  // namespace xtape
 
 template <class T>
-struct fmt::formatter<xtape::Var<T>> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(xtape::Var<T> x, Context& context) const {
-    return fmt::formatter<std::string_view>::format(to_string(x), context);
-  }
-};
+struct fmt::formatter<xtape::Var<T>> : xtape::detail::ToStringFormatter {};
