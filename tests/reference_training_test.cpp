@@ -1,0 +1,135 @@
+// Optimizers, clipping and schedules against PyTorch's, step by step, and a whole training run.
+
+#include "reference_case.hpp"
+
+namespace xtape {
+namespace {
+
+using List = ParameterList<double>;
+
+/// The two parameters "0" and "1" of an optimizer case at their initial values.
+List initial_parameters(ReferenceFile& file) {
+  List list;
+  for (const std::string name : {"0", "1"}) {
+    const xt::xarray<double> initial = file.array<double>("initial." + name);
+    list.emplace_back(name, Parameter<double>(Shape(initial.shape())));
+    xt::noalias(list.back().parameter.write()) = initial;
+  }
+  return list;
+}
+
+/// Gives the file's gradients to the optimizer and compares the parameters after each step. `before_step(s)` may clip
+/// the gradients and set the rate.
+template <class Optimizer, class BeforeStep>
+void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step) {
+  const xt::xarray<double> rates = file.array<double>("learning_rates");
+  for (std::size_t s = 0; s < file.number("steps"); ++s) {
+    const std::string step = std::to_string(s) + ".";
+    for (auto& [name, parameter] : optimizer.parameters())
+      xt::noalias(parameter.grad()) = file.array<double>("grad." + step + name);
+    before_step(s);
+    EXPECT_NEAR(optimizer.learning_rate(), rates(s), tolerance::reference) << "step " << s;
+    optimizer.step();
+    for (auto& [name, parameter] : optimizer.parameters())
+      EXPECT_TRUE(near(parameter.value(), file.array<double>("after." + step + name), tolerance::reference))
+          << step + name;
+  }
+  file.expect_all_read();
+}
+
+/// AdamW as the file's settings say.
+AdamW<double> adamw(ReferenceFile& file) {
+  const std::string betas = file.setting("betas");
+  return AdamW<double>(initial_parameters(file),
+                       {.learning_rate = file.real("lr"),
+                        .betas = {std::stod(betas), std::stod(betas.substr(betas.find(',') + 1))},
+                        .eps = file.real("eps"),
+                        .weight_decay = file.real("weight_decay"),
+                        .decay = Decay::all});
+}
+
+TEST(TrainingReference, SgdTakesTheSameSteps) {
+  ReferenceFile file("sgd");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"), .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, AdamWTakesTheSameSteps) {
+  ReferenceFile file("adamw");
+  AdamW<double> optimizer = adamw(file);
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, AdamWTakesTheSameStepsAfterClipping) {
+  ReferenceFile file("adamw_clip");
+  AdamW<double> optimizer = adamw(file);
+  const xt::xarray<double> norms = file.array<double>("grad_norms");
+  expect_steps(file, optimizer, [&](std::size_t s) {
+    EXPECT_NEAR(clip_grad_norm(optimizer.parameters(), file.real("max_norm")), norms(s), tolerance::reference);
+  });
+}
+
+TEST(TrainingReference, AdamWTakesTheSameStepsUnderTheSchedule) {
+  ReferenceFile file("adamw_warmup_cosine");
+  AdamW<double> optimizer = adamw(file);
+  const double rate = file.real("lr");
+  const WarmupCosineSchedule schedule{.rate = rate,
+                                      .warmup = file.number("warmup_steps"),
+                                      .total = file.number("total_steps"),
+                                      .floor = rate * file.real("final_fraction")};
+  expect_steps(file, optimizer, [&](std::size_t s) { optimizer.set_learning_rate(schedule(s)); });
+}
+
+// A wrong schedule, taken one step too late, must not pass for the right one.
+TEST(TrainingReference, ALateScheduleIsSeen) {
+  ReferenceFile file("adamw_warmup_cosine");
+  const xt::xarray<double> rates = file.array<double>("learning_rates");
+  const WarmupCosineSchedule schedule{.rate = 1e-2, .warmup = 3, .total = 12, .floor = 1e-3};
+  for (std::size_t s = 0; s < 12; ++s) {
+    EXPECT_NEAR(schedule(s), rates(s), tolerance::reference);
+    const bool on_the_peak = s == 2;  // the last step of the warm-up and the first of the cosine have the same rate
+    EXPECT_EQ(std::abs(schedule(s + 1) - rates(s)) > tolerance::reference, !on_the_peak) << "step " << s;
+  }
+}
+
+TransformerLm<double> decoder(const ReferenceFile& file, std::size_t length) {
+  Rng rng(1);
+  return TransformerLm<double>({.vocabulary = file.number("vocabulary"),
+                                .length = length,
+                                .width = file.number("d_model"),
+                                .heads = file.number("num_heads"),
+                                .layers = file.number("num_layers")},
+                               rng);
+}
+
+TEST(TrainingReference, ADecoderIsTrainedToTheSameLossesAndParameters) {
+  ReferenceFile file("decoder_training");
+  auto model = decoder(file, 10);
+  List list = parameters<double>(model);
+  for (auto& [name, parameter] : list) xt::noalias(parameter.write()) = file.array<double>("initial." + name);
+  AdamW<double> optimizer(list, {.learning_rate = file.real("lr"),
+                                 .betas = {0.9, 0.95},
+                                 .eps = file.real("eps"),
+                                 .weight_decay = file.real("weight_decay"),
+                                 .decay = Decay::all});
+  const xt::xarray<double> losses = file.array<double>("losses"), norms = file.array<double>("grad_norms");
+
+  Tape<double> tape;
+  for (std::size_t s = 0; s < file.number("steps"); ++s) {
+    const std::string step = std::to_string(s);
+    tape.clear();
+    optimizer.zero_grad();
+    const Var<double> logits = model(tape, file.integers("tokens." + step));
+    const Var<double> loss = cross_entropy(logits, file.integers("targets." + step), {.ignore_index = -100});
+    tape.backward(loss);
+    EXPECT_NEAR(loss.item(), losses(s), tolerance::reference_training) << "step " << s;
+    EXPECT_NEAR(clip_grad_norm(list, file.real("max_norm")), norms(s), tolerance::reference_training) << "step " << s;
+    optimizer.step();
+  }
+  for (auto& [name, parameter] : list)
+    EXPECT_TRUE(near(parameter.value(), file.array<double>("final." + name), tolerance::reference_training)) << name;
+  file.expect_all_read();
+}
+
+}  // namespace
+}  // namespace xtape
