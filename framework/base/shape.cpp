@@ -18,8 +18,10 @@ Shape Shape::with_back(std::size_t extent) const {
 
 std::string to_string(const Shape& shape) {
   std::string text = "(";
-  for (std::size_t axis = 0; axis < shape.rank(); ++axis)
-    text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) {
+    if (axis > 0) text += ", ";
+    text += std::to_string(shape[axis]);
+  }
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 

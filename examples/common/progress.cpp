@@ -1,0 +1,48 @@
+#include "common/progress.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace examples {
+
+Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) == 1) {}
+
+bool Progress::due() const {
+  return terminal_ && std::chrono::steady_clock::now() - last_ > std::chrono::milliseconds(100);
+}
+
+void Progress::show(const std::string& line) {
+  last_ = std::chrono::steady_clock::now();
+  if (terminal_) {
+    fmt::print("\r{:<{}}", line, width_);  // blanks cover what is left of a longer line
+    width_ = line.size();
+    open_ = true;
+  } else {
+    fmt::print("{}\n", line);
+  }
+  std::fflush(stdout);
+}
+
+void Progress::finish() {
+  if (open_) fmt::print("\n");
+  open_ = false;
+  width_ = 0;
+}
+
+std::string duration_text(double seconds) {
+  const long total = std::lround(std::max(0.0, seconds));
+  const long hours = total / 3600, minutes = total / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60) : fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+std::string grouped(double number) {
+  std::string digits = fmt::format("{:.0f}", number);
+  for (std::size_t at = digits.size(); at > 3 + (digits[0] == '-'); digits.insert(at, ",")) at -= 3;
+  return digits;
+}
+
+}  // namespace examples

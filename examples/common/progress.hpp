@@ -1,0 +1,43 @@
+#pragma once
+// One line about a run in progress: rewritten in place on a terminal, printed as it is elsewhere.
+
+#include <chrono>
+#include <string>
+
+namespace examples {
+
+class Progress {
+ public:
+  Progress();
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  bool on_terminal() const { return terminal_; }
+  /// True when the line on a terminal is due again (ten times a second).
+  bool due() const;
+  void show(const std::string& line);
+  /// Leaves the line as it stands and goes to the next.
+  void finish();
+
+ private:
+  bool terminal_, open_ = false;
+  std::size_t width_ = 0;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+/// "0:07", "12:34" or "1:02:03"
+std::string duration_text(double seconds);
+/// "1,234,567"
+std::string grouped(double number);
+
+/// Seconds since it was made.
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace examples
