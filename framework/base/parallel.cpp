@@ -1,6 +1,6 @@
-// Threads come from oneTBB. Measured beside OpenMP on two cores, loops of 20 us cost the same on an idle machine; when another process
-// takes a core, OpenMP's barrier waits 4 to 12 ms for the thread that lost it, while here the caller takes the pieces that no worker
-// came for, so a loop costs about as much as a serial one.
+// Threads come from oneTBB. Measured beside OpenMP on two cores, loops of 20 us cost the same on an idle machine; when
+// another process takes a core, OpenMP's barrier waits 4 to 12 ms for the thread that lost it, while here the caller
+// takes the pieces that no worker came for, so a loop costs about as much as a serial one.
 
 #include <xtape/framework/base/parallel.hpp>
 
@@ -14,11 +14,12 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <xtape/framework/base/error.hpp>
 
-// TBB's library is not instrumented for ThreadSanitizer, so in such a build this file is not either and tells the sanitizer what
-// orders what: the caller before the pieces, the pieces before the caller, and nothing between pieces.
+// TBB's library is not instrumented for ThreadSanitizer, so in such a build this file is not either and tells the
+// sanitizer what orders what: the caller before the pieces, the pieces before the caller, and nothing between pieces.
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void*);
 [[gnu::weak]] void __tsan_release(void*);
@@ -29,6 +30,16 @@ namespace {
 
 constexpr int outside = -1;
 thread_local int current_worker = outside;
+
+/// While it lives, this thread is inside of a loop as the given worker.
+class Inside {
+ public:
+  explicit Inside(int worker) : before_(std::exchange(current_worker, worker)) {}
+  ~Inside() { current_worker = before_; }
+
+ private:
+  int before_;
+};
 
 struct Job {
   std::size_t pieces;
@@ -45,15 +56,14 @@ void work(Job& job, int worker) noexcept {
   std::size_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
   if (piece >= job.pieces) return;
   if (__tsan_acquire) __tsan_acquire(&job.begin);
-  current_worker = worker;
   try {
+    const Inside inside(worker);
     for (; piece < job.pieces; piece = job.next.fetch_add(1, std::memory_order_relaxed))
       job.run(job.context, piece, static_cast<std::size_t>(worker));
   } catch (...) {
     job.next.store(job.pieces, std::memory_order_relaxed);
     if (!job.failed.exchange(true)) job.error = std::current_exception();
   }
-  current_worker = outside;
   if (__tsan_release) __tsan_release(&job.end);
 }
 
@@ -84,6 +94,7 @@ void set_threads(int n) {
 
 void detail::run_pieces(std::size_t pieces, Piece run, void* context) {
   const auto serially = [&](int worker) {
+    const Inside inside(worker);
     for (std::size_t piece = 0; piece < pieces; ++piece) run(context, piece, static_cast<std::size_t>(worker));
   };
   if (current_worker != outside) return serially(current_worker);
@@ -101,7 +112,8 @@ void detail::run_pieces(std::size_t pieces, Piece run, void* context) {
   pool().arena->execute([&] {
     tbb::parallel_for(
         tbb::blocked_range<int>(0, tasks, 1),
-        [&](const tbb::blocked_range<int>&) { work(job, tbb::this_task_arena::current_thread_index()); }, tbb::simple_partitioner());
+        [&](const tbb::blocked_range<int>&) { work(job, tbb::this_task_arena::current_thread_index()); },
+        tbb::simple_partitioner());
   });
   if (__tsan_acquire) __tsan_acquire(&job.end);
   if (job.error) std::rethrow_exception(job.error);
