@@ -1,5 +1,5 @@
-// Trains a small decoder-only transformer to copy: after "x1 ... xn SEP" it must say x1 ... xn, for sequences that it has never met.
-// The loss counts the answer alone.
+// Trains a small decoder-only transformer to copy: after "x1 ... xn SEP" it must say x1 ... xn, for sequences that it
+// has never met. The loss counts the answer alone.
 
 #include <fmt/core.h>
 
@@ -9,10 +9,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include <xtape/xtape.hpp>
+#include "common/copy_score.hpp"
 #include "common/copy_sequences.hpp"
 #include "common/progress.hpp"
-#include "common/copy_score.hpp"
-#include <xtape/xtape.hpp>
 
 namespace {
 
@@ -66,10 +66,11 @@ class Record {
   explicit Record(const Settings& s) : folder_(s.out) {
     if (folder_.empty()) return;
     std::filesystem::create_directories(folder_);
-    const nlohmann::ordered_json config = {{"seed", s.seed},       {"steps", s.steps},     {"batch", s.batch},
-                                           {"width", s.width},     {"heads", s.heads},     {"layers", s.layers},
-                                           {"length", s.length},   {"letters", s.letters}, {"learning_rate", s.learning_rate},
-                                           {"dropout", s.dropout}, {"threads", s.threads}, {"target", s.target}};
+    const nlohmann::ordered_json config = {
+        {"seed", s.seed},       {"steps", s.steps},     {"batch", s.batch},
+        {"width", s.width},     {"heads", s.heads},     {"layers", s.layers},
+        {"length", s.length},   {"letters", s.letters}, {"learning_rate", s.learning_rate},
+        {"dropout", s.dropout}, {"threads", s.threads}, {"target", s.target}};
     open("config.json") << config.dump(2) << "\n";
     metrics_ = open("metrics.jsonl");
   }
@@ -141,10 +142,10 @@ int run(const Settings& s) {
                          {"seconds", clock.seconds()}});
     }
     if (evaluate || progress.due())
-      progress.show(fmt::format("step {}/{} | loss {:.4f} | accuracy {:5.1f} % | exact {:5.1f} % | {} tokens/s | {} left", done, s.steps,
-                                current_loss, 100 * score.token_accuracy, 100 * score.exact_match,
-                                grouped(tokens / clock.seconds()),
-                                duration_text(clock.seconds() / static_cast<double>(done) * static_cast<double>(s.steps - done))));
+      progress.show(fmt::format(
+          "step {}/{} | loss {:.4f} | accuracy {:5.1f} % | exact {:5.1f} % | {} tokens/s | {} left", done, s.steps,
+          current_loss, 100 * score.token_accuracy, 100 * score.exact_match, grouped(tokens / clock.seconds()),
+          duration_text(clock.seconds() / static_cast<double>(done) * static_cast<double>(s.steps - done))));
   }
   progress.finish();
   record.model(optimizer.parameters());
@@ -152,8 +153,8 @@ int run(const Settings& s) {
 
   score = judge(model, tape, sequences, Part::verdict, judged);
   fmt::print("\ntrained {} steps in {:.1f} s\n", optimizer.steps(), seconds);
-  fmt::print("copies {} of {} sequences that it never met ({:.1f} % of sequences, {:.2f} % of letters)\n\n", score.right, judged,
-             100 * score.exact_match, 100 * score.token_accuracy);
+  fmt::print("copies {} of {} sequences that it never met ({:.1f} % of sequences, {:.2f} % of letters)\n\n",
+             score.right, judged, 100 * score.exact_match, 100 * score.token_accuracy);
   print_samples(sequences, score);
   return score.exact_match >= 0.99 ? 0 : 2;
 }
@@ -162,7 +163,9 @@ int run(const Settings& s) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Trains a small transformer to copy sequences of letters, then lets it copy sequences that it has never met.", "copy_task");
+  CLI::App app(
+      "Trains a small transformer to copy sequences of letters, then lets it copy sequences that it has never met.",
+      "copy_task");
   add_flags(app, settings);
   CLI11_PARSE(app, argc, argv);
   try {

@@ -8,8 +8,8 @@
 
 namespace xtape {
 
-/// A model as a table: a line for each parameter with its shape, its role and its number of elements, and the total. A tied parameter
-/// counts once.
+/// A model as a table: a line for each parameter with its shape, its role and its number of elements, and the total. A
+/// tied parameter counts once.
 template <class Module>
 std::string describe(Module& module) {
   struct Line {
@@ -20,7 +20,8 @@ std::string describe(Module& module) {
   std::vector<Line> lines;
   const auto found = [&]<class T>(const std::string& name, Parameter<T>& p) {
     if (std::none_of(lines.begin(), lines.end(), [&](const Line& line) { return line.data == p.data(); }))
-      lines.push_back({name, to_string(p.shape()), std::string(to_string(p.role())) + (p.frozen() ? ", frozen" : ""), p.size(), p.data()});
+      lines.push_back({name, to_string(p.shape()), std::string(to_string(p.role())) + (p.frozen() ? ", frozen" : ""),
+                       p.size(), p.data()});
   };
   detail::walk("", module, found);
 
@@ -33,7 +34,8 @@ std::string describe(Module& module) {
   }
   std::string text;
   for (const Line& line : lines)
-    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>9}\n", line.name, names, line.shape, shapes, line.role, roles, line.size);
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>9}\n", line.name, names, line.shape, shapes, line.role, roles,
+                        line.size);
   return text + fmt::format("{:<{}}  {:>9}\n", "total", names + shapes + roles + 4, total);
 }
 

@@ -4,8 +4,8 @@
 
 namespace xtape {
 
-/// In training drops each element with probability p and scales the others by 1 / (1 - p); in evaluation the identity. Training or
-/// evaluation is the tape's (Tape::set_training).
+/// In training drops each element with probability p and scales the others by 1 / (1 - p); in evaluation the identity.
+/// Training or evaluation is the tape's (Tape::set_training).
 struct Dropout {
   double p = 0.1;
 

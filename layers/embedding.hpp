@@ -5,8 +5,8 @@
 
 namespace xtape {
 
-/// Rows of weight (count, width) by number, as PyTorch's nn.Embedding: tokens (...), any integral expression, -> (..., width). Rows
-/// start normal with standard deviation 0.02.
+/// Rows of weight (count, width) by number, as PyTorch's nn.Embedding: tokens (...), any integral expression, -> (...,
+/// width). Rows start normal with standard deviation 0.02.
 template <class T>
 struct Embedding {
   Parameter<T> weight;
@@ -14,7 +14,8 @@ struct Embedding {
 
   Embedding(std::size_t count, std::size_t width, Rng& rng, EmbeddingOptions options_ = {})
       : weight({count, width}, Role::embedding), options(options_) {
-    require<ShapeError>(count > 0 && width > 0, "[Embedding] count and width must be at least 1, got {} and {}", count, width);
+    require<ShapeError>(count > 0 && width > 0, "[Embedding] count and width must be at least 1, got {} and {}", count,
+                        width);
     init_normal(weight, 0.02, rng);
   }
 

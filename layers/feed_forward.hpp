@@ -13,7 +13,8 @@ struct FeedForwardOptions {
   bool bias = true;
 };
 
-/// linear2(dropout(activation(linear1(x)))) at every place (Vaswani et al. 2017, section 3.3): x (..., width) -> (..., width).
+/// linear2(dropout(activation(linear1(x)))) at every place (Vaswani et al. 2017, section 3.3): x (..., width) -> (...,
+/// width).
 template <class T>
 struct FeedForward {
   Linear<T> linear1, linear2;

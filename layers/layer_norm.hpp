@@ -5,14 +5,15 @@
 
 namespace xtape {
 
-/// Normalises the last axis, x (..., width), to mean 0 and variance 1, then scales by weight and shifts by bias (width,), as PyTorch's
-/// nn.LayerNorm (Ba, Kiros, Hinton 2016).
+/// Normalises the last axis, x (..., width), to mean 0 and variance 1, then scales by weight and shifts by bias
+/// (width,), as PyTorch's nn.LayerNorm (Ba, Kiros, Hinton 2016).
 template <class T>
 struct LayerNorm {
   Parameter<T> weight, bias;
   double eps;
 
-  explicit LayerNorm(std::size_t width, double eps_ = 1e-5) : weight({width}, Role::gain), bias({width}, Role::bias), eps(eps_) {
+  explicit LayerNorm(std::size_t width, double eps_ = 1e-5)
+      : weight({width}, Role::gain), bias({width}, Role::bias), eps(eps_) {
     require<ShapeError>(width > 0, "[LayerNorm] width must be at least 1, got 0");
     fill(weight, T(1));
   }

@@ -11,8 +11,8 @@ struct LinearOptions {
   bool bias = true;
 };
 
-/// x (..., in) -> x weight^T + bias (..., out); weight (out, in), bias (out,), as PyTorch's nn.Linear. The weight starts normal with
-/// standard deviation 1 / sqrt(in), the bias at 0.
+/// x (..., in) -> x weight^T + bias (..., out); weight (out, in), bias (out,), as PyTorch's nn.Linear. The weight
+/// starts normal with standard deviation 1 / sqrt(in), the bias at 0.
 template <class T>
 struct Linear {
   Parameter<T> weight;

@@ -10,9 +10,9 @@ struct MultiHeadAttentionOptions {
   bool bias = true;
 };
 
-/// Multi-head attention (Vaswani et al. 2017, section 3.2.2) with the parameters of PyTorch's nn.MultiheadAttention: in_proj_weight (3 width,
-/// width) holds W_Q, W_K and W_V one below the other, in_proj_bias (3 width,) their biases, out_proj is W_O. in_proj_weight starts normal
-/// with standard deviation 1 / sqrt(width).
+/// Multi-head attention (Vaswani et al. 2017, section 3.2.2) with the parameters of PyTorch's nn.MultiheadAttention:
+/// in_proj_weight (3 width, width) holds W_Q, W_K and W_V one below the other, in_proj_bias (3 width,) their biases,
+/// out_proj is W_O. in_proj_weight starts normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct MultiHeadAttention {
   std::size_t width, heads;
@@ -21,9 +21,13 @@ struct MultiHeadAttention {
   Linear<T> out_proj;
 
   MultiHeadAttention(std::size_t width_, std::size_t heads_, Rng& rng, MultiHeadAttentionOptions options = {})
-      : width(width_), heads(heads_), in_proj_weight({3 * width, width}), out_proj(width, width, rng, {.bias = options.bias}) {
-    require<ShapeError>(heads > 0 && width % heads == 0, "[MultiHeadAttention] width must be a multiple of heads, got width {} and heads {}",
-                        width, heads);
+      : width(width_),
+        heads(heads_),
+        in_proj_weight({3 * width, width}),
+        out_proj(width, width, rng, {.bias = options.bias}) {
+    require<ShapeError>(heads > 0 && width % heads == 0,
+                        "[MultiHeadAttention] width must be a multiple of heads, got width {} and heads {}", width,
+                        heads);
     init_scaled_normal(in_proj_weight, rng);
     if (options.bias) in_proj_bias.emplace(Shape{3 * width}, Role::bias);
   }
@@ -55,8 +59,8 @@ struct MultiHeadAttention {
  private:
   void check(const char* name, Var<T> x) const {
     const Shape shape = x.shape();
-    require<ShapeError>(shape.rank() == 3 && shape[2] == width, "[MultiHeadAttention] {} must be (batch, time, {}), got {}", name, width,
-                        shape);
+    require<ShapeError>(shape.rank() == 3 && shape[2] == width,
+                        "[MultiHeadAttention] {} must be (batch, time, {}), got {}", name, width, shape);
   }
   /// Projections first to last - 1 of (query, key, value).
   Var<T> project(Var<T> x, std::size_t first, std::size_t last) const {

@@ -5,14 +5,15 @@
 
 namespace xtape {
 
-/// Learned positions (Gehring et al. 2017, section 3.1): adds row t of weight (length, width) to place t of x (batch, time, width).
-/// Rows start normal with standard deviation 0.02.
+/// Learned positions (Gehring et al. 2017, section 3.1): adds row t of weight (length, width) to place t of x (batch,
+/// time, width). Rows start normal with standard deviation 0.02.
 template <class T>
 struct LearnedPositions {
   Parameter<T> weight;
 
   LearnedPositions(std::size_t length, std::size_t width, Rng& rng) : weight({length, width}, Role::embedding) {
-    require<ShapeError>(length > 0 && width > 0, "[LearnedPositions] length and width must be at least 1, got {} and {}", length, width);
+    require<ShapeError>(length > 0 && width > 0,
+                        "[LearnedPositions] length and width must be at least 1, got {} and {}", length, width);
     init_normal(weight, 0.02, rng);
   }
 

@@ -17,8 +17,8 @@ struct TransformerBlockOptions {
   bool bias = true;
 };
 
-/// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same shape. Parameters are
-/// those of PyTorch's nn.TransformerEncoderLayer: self_attn, linear1, linear2, norm1, norm2.
+/// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same
+/// shape. Parameters are those of PyTorch's nn.TransformerEncoderLayer: self_attn, linear1, linear2, norm1, norm2.
 ///   pre:  x = x + self_attn(norm1(x));   x = x + feed_forward(norm2(x))
 ///   post: x = norm1(x + self_attn(x));   x = norm2(x + feed_forward(x))
 template <class T>

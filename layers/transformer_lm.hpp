@@ -12,8 +12,9 @@ struct TransformerLmOptions {
   TransformerBlockOptions block = {};
 };
 
-/// A decoder-only language model: tokens (batch, time) -> logits (batch, time, vocabulary), where logits[t] depends on tokens 0 to t alone.
-/// Token and position embeddings, causal blocks, a last LayerNorm (in the pre-norm form) and an output projection without bias.
+/// A decoder-only language model: tokens (batch, time) -> logits (batch, time, vocabulary), where logits[t] depends on
+/// tokens 0 to t alone. Token and position embeddings, causal blocks, a last LayerNorm (in the pre-norm form) and an
+/// output projection without bias.
 template <class T>
 struct TransformerLm {
   Embedding<T> token_embedding;
@@ -39,7 +40,8 @@ struct TransformerLm {
   Var<T> operator()(Tape<T>& tape, const Tokens& tokens, Attend<T> attend = {}) const {
     attend.causal = true;
     const Integers checked = tape.integers(tokens);
-    require<ShapeError>(checked.shape.rank() == 2, "[TransformerLm] tokens must be (batch, time), got {}", checked.shape);
+    require<ShapeError>(checked.shape.rank() == 2, "[TransformerLm] tokens must be (batch, time), got {}",
+                        checked.shape);
     Var<T> x = dropout(position_embedding(token_embedding(tape, checked)));
     for (const auto& block : blocks) x = block(x, attend);
     return head(norm ? (*norm)(x) : x);

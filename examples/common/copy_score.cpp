@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t shown = 8;
 
 /// Answers to prompts of one length n: n times the most likely next token.
-std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape, const CopySequences& sequences,
-                            const std::vector<Letters>& prompts) {
+std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape,
+                            const CopySequences& sequences, const std::vector<Letters>& prompts) {
   const std::size_t rows = prompts.size(), n = prompts[0].size();
   std::vector<Letters> text(rows);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -37,8 +37,8 @@ std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tap
 
 }  // namespace
 
-CopyScore judge(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape, const CopySequences& sequences, Part part,
-              std::size_t count) {
+CopyScore judge(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape, const CopySequences& sequences,
+                Part part, std::size_t count) {
   std::map<std::size_t, std::vector<Letters>> by_length;
   for (Letters& letters : sequences.draw(part, count, 0)) by_length[letters.size()].push_back(std::move(letters));
   tape.set_training(false);
@@ -57,7 +57,8 @@ CopyScore judge(const xtape::TransformerLm<float>& model, xtape::Tape<float>& ta
     }
   }
   tape.set_training(true);
-  score.samples.insert(score.samples.begin(), wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(std::min(wrong.size(), shown / 2)));
+  score.samples.insert(score.samples.begin(), wrong.begin(),
+                       wrong.begin() + static_cast<std::ptrdiff_t>(std::min(wrong.size(), shown / 2)));
   score.samples.resize(std::min(score.samples.size(), shown));
   score.exact_match = static_cast<double>(score.right) / static_cast<double>(count);
   score.token_accuracy = static_cast<double>(right_letters) / static_cast<double>(letters);
@@ -69,7 +70,8 @@ void print_samples(const CopySequences& sequences, const CopyScore& score) {
   for (const auto& [asked, answered] : score.samples) width = std::max(width, asked.size());
   fmt::print("  {:<{}}  {:<{}}\n", "asked", width, "answered", width);
   for (const auto& [asked, answered] : score.samples)
-    fmt::print("  {:<{}}  {:<{}}{}\n", sequences.text(asked), width, sequences.text(answered), width, asked == answered ? "" : "  wrong");
+    fmt::print("  {:<{}}  {:<{}}{}\n", sequences.text(asked), width, sequences.text(answered), width,
+               asked == answered ? "" : "  wrong");
 }
 
 }  // namespace examples

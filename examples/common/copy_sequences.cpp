@@ -12,7 +12,8 @@ CopySequences::CopySequences(std::size_t letters, std::size_t shortest, std::siz
   constexpr double fewest = 20'000;
   const double sequences = std::pow(static_cast<double>(letters), static_cast<double>(longest));
   xtape::require(sequences >= fewest,
-                 "[copy task] {} letters and length {} make only {} sequences; at least {} are needed to hold some out, so take more "
+                 "[copy task] {} letters and length {} make only {} sequences; at least {} are needed to hold some "
+                 "out, so take more "
                  "letters or a longer length",
                  letters, longest, sequences, fewest);
 }
@@ -40,7 +41,8 @@ CopyBatch CopySequences::batch_of(const std::vector<Letters>& sequences, std::in
   std::size_t longest = 0;
   for (const Letters& letters : sequences) longest = std::max(longest, letters.size());
   const std::size_t rows = sequences.size(), time = 2 * longest;
-  CopyBatch batch{xt::xtensor<std::int64_t, 2>::from_shape({rows, time}), xt::xtensor<std::int64_t, 2>::from_shape({rows, time}),
+  CopyBatch batch{xt::xtensor<std::int64_t, 2>::from_shape({rows, time}),
+                  xt::xtensor<std::int64_t, 2>::from_shape({rows, time}),
                   xt::xtensor<std::int64_t, 1>::from_shape({rows})};
   batch.tokens.fill(padding);
   batch.targets.fill(ignored);

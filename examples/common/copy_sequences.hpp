@@ -20,15 +20,16 @@ struct CopyBatch {
   xt::xtensor<std::int64_t, 1> lengths;  // (batch): tokens before the padding
 };
 
-/// Every sequence belongs to one of three parts for good, chosen by a hash of its letters: so what is evaluated was never trained on,
-/// and the final verdict never evaluated before.
+/// Every sequence belongs to one of three parts for good, chosen by a hash of its letters: so what is evaluated was
+/// never trained on, and the final verdict never evaluated before.
 enum class Part { training, evaluation, verdict };
 
 class CopySequences {
  public:
   static constexpr std::int64_t ignored = -100;
 
-  /// Lengths from shortest to longest, `letters` letters. Throws xtape::Error if there are too few sequences to hold some out.
+  /// Lengths from shortest to longest, `letters` letters. Throws xtape::Error if there are too few sequences to hold
+  /// some out.
   CopySequences(std::size_t letters, std::size_t shortest, std::size_t longest, std::uint64_t seed);
 
   std::size_t vocabulary() const { return letters_ + 2; }

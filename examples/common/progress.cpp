@@ -36,7 +36,8 @@ void Progress::finish() {
 std::string duration_text(double seconds) {
   const long total = std::lround(std::max(0.0, seconds));
   const long hours = total / 3600, minutes = total / 60 % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60) : fmt::format("{}:{:02}", minutes, total % 60);
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60)
+                   : fmt::format("{}:{:02}", minutes, total % 60);
 }
 
 std::string grouped(double number) {

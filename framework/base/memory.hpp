@@ -21,8 +21,8 @@ inline AlignedBytes aligned_bytes(std::size_t n) {
   return AlignedBytes(static_cast<std::byte*>(::operator new(n, std::align_val_t(alignment))));
 }
 
-/// A stack of memory: allocate moves a pointer, clear() rewinds it. It grows by further blocks; clear() merges them into
-/// one block that holds the most that was ever in use, so that a round no larger than every one before it does not
+/// A stack of memory: allocate moves a pointer, clear() rewinds it. It grows by further blocks; clear() merges them
+/// into one block that holds the most that was ever in use, so that a round no larger than every one before it does not
 /// touch the heap.
 class Arena {
  public:

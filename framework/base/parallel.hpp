@@ -6,8 +6,8 @@
 
 namespace xtape {
 
-/// Number of threads that parallel loops use from now on; at least 1, and it may exceed the processors. The default is the number of
-/// processors that the process may use. Results do not depend on it, to the last bit.
+/// Number of threads that parallel loops use from now on; at least 1, and it may exceed the processors. The default is
+/// the number of processors that the process may use. Results do not depend on it, to the last bit.
 void set_threads(int n);
 int threads();
 
@@ -17,8 +17,8 @@ void run_pieces(std::size_t pieces, Piece run, void* context);
 }  // namespace detail
 
 /// Calls f(piece, worker) once for every piece in [0, pieces), in any order, on up to threads() threads; worker, below
-/// threads(), numbers the thread, so that it can have scratch memory of its own. A call from inside a piece runs serially. If pieces
-/// throw, one of the exceptions reaches the caller after all pieces have ended.
+/// threads(), numbers the thread, so that it can have scratch memory of its own. A call from inside a piece runs
+/// serially. If pieces throw, one of the exceptions reaches the caller after all pieces have ended.
 ///
 /// To keep results independent of the number of threads, cut the work into pieces of a fixed size, let no two pieces
 /// write the same number, and add partial sums afterwards in the order of the pieces.
@@ -26,7 +26,8 @@ template <class F>
 void parallel_for(std::size_t pieces, F&& f) {
   using Function = std::remove_reference_t<F>;
   detail::run_pieces(
-      pieces, [](void* context, std::size_t piece, std::size_t worker) { (*static_cast<Function*>(context))(piece, worker); },
+      pieces,
+      [](void* context, std::size_t piece, std::size_t worker) { (*static_cast<Function*>(context))(piece, worker); },
       const_cast<std::remove_const_t<Function>*>(&f));
 }
 

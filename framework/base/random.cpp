@@ -11,8 +11,8 @@ namespace xtape {
 
 std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t high, std::uint64_t low) {
   const auto word = [](std::uint64_t x, int shift) { return static_cast<std::uint32_t>(x >> shift); };
-  const auto block =
-      r123::Philox4x32{}({{word(low, 0), word(low, 32), word(high, 0), word(high, 32)}}, {{word(key, 0), word(key, 32)}});
+  const auto block = r123::Philox4x32{}({{word(low, 0), word(low, 32), word(high, 0), word(high, 32)}},
+                                        {{word(key, 0), word(key, 32)}});
   return {block[0], block[1], block[2], block[3]};
 }
 

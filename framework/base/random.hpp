@@ -1,6 +1,7 @@
 #pragma once
-// Random numbers as a pure function of a key and a counter (Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random
-// numbers: as easy as 1, 2, 3", SC 2011, section 4.3). No state is shared, so threads, tiles and resumes cannot change them.
+// Random numbers as a pure function of a key and a counter (Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", SC 2011, section 4.3). No state is shared, so threads, tiles and resumes cannot
+// change them.
 
 #include <array>
 #include <cstddef>

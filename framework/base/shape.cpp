@@ -10,6 +10,10 @@ void Shape::push_back(std::size_t extent) {
   extents_[rank_++] = extent;
 }
 
+void Shape::throw_too_large() const {
+  throw ShapeError(fmt::format("[shape] expected at most {} elements, got shape {}", max_size, to_string(*this)));
+}
+
 Shape Shape::with_back(std::size_t extent) const {
   Shape result = *this;
   if (rank_ > 0) result.extents_[rank_ - 1] = extent;
@@ -35,7 +39,8 @@ Shape broadcast(const char* op, const Shape& a, const Shape& b) {
   for (std::size_t axis = 0; axis < shorter.rank(); ++axis) {
     const std::size_t m = longer[offset + axis], n = shorter[axis];
     require<ShapeError>(m == n || m == 1 || n == 1,
-                        "[{}] shapes must broadcast (equal extents, or 1, from the last axis on), got {} and {}", op, a, b);
+                        "[{}] shapes must broadcast (equal extents, or 1, from the last axis on), got {} and {}", op, a,
+                        b);
     result[offset + axis] = m == 1 ? n : m;
   }
   return result;
@@ -49,8 +54,8 @@ Axes::Axes(std::initializer_list<int> axes) : count_(axes.size()) {
 
 std::size_t resolve_axis(const char* op, int axis, std::size_t rank) {
   const int signed_rank = static_cast<int>(rank);
-  require<ShapeError>(axis >= -signed_rank && axis < signed_rank, "[{}] axis must be in [{}, {}), got {}", op, -signed_rank,
-                      signed_rank, axis);
+  require<ShapeError>(axis >= -signed_rank && axis < signed_rank, "[{}] axis must be in [{}, {}), got {}", op,
+                      -signed_rank, signed_rank, axis);
   return static_cast<std::size_t>(axis < 0 ? axis + signed_rank : axis);
 }
 

@@ -16,13 +16,14 @@ namespace xtape {
 class Shape {
  public:
   static constexpr std::size_t max_rank = 4;
+  static constexpr std::size_t max_size = std::size_t{1} << 48;  // more than any memory holds, and far from overflow
   using value_type = std::size_t;
 
   Shape() = default;
   Shape(std::initializer_list<std::size_t> extents) : Shape(extents.begin(), extents.end()) {}
   /// From any range of extents, for instance `Shape(array.shape())`. Throws ShapeError beyond rank 4.
   template <class Range>
-    requires requires(const Range& r) { std::begin(r), std::end(r); }
+  requires requires(const Range& r) { std::begin(r), std::end(r); }
   explicit Shape(const Range& extents) : Shape(std::begin(extents), std::end(extents)) {}
   template <class Iterator>
   Shape(Iterator first, Iterator last) {
@@ -30,10 +31,17 @@ class Shape {
   }
 
   std::size_t rank() const { return rank_; }
-  /// Number of elements: the product of the extents, 1 for a scalar.
+  /// Number of elements: the product of the extents, 1 for a scalar. Throws ShapeError beyond max_size.
   std::size_t size() const {
     std::size_t n = 1;
-    for (std::size_t extent : *this) n *= extent;
+    bool too_large = false;
+    for (std::size_t extent : *this) {
+      if (extent == 0) return 0;
+      too_large |= n > max_size / extent;
+      n *= extent;
+    }
+    if (too_large) [[unlikely]]
+      throw_too_large();
     return n;
   }
   std::size_t& operator[](std::size_t axis) { return extents_[axis]; }
@@ -55,6 +63,7 @@ class Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
+  [[noreturn]] void throw_too_large() const;
   std::array<std::size_t, max_rank> extents_{};  // unused extents stay 0, so that == may compare them
   std::size_t rank_ = 0;
 };

@@ -3,8 +3,8 @@
 //   dP = dY V^T (+ what comes from above for P itself)
 //   dS = P * (dP - rowsum(P * dP) + dlse)     since dP_j/dS_k = P_j (1[j = k] - P_k) and dlse/dS = P
 //   dQ = scale dS K,   dK = scale dS^T Q
-// Where a key is hidden, P = 0 and hence dS = 0. Matrix products still multiply these zeros with what the hidden rows hold,
-// which is harmless unless it is infinite or NaN; such heads take plain loops over the visible pairs.
+// Where a key is hidden, P = 0 and hence dS = 0. Matrix products still multiply these zeros with what the hidden rows
+// hold, which is harmless unless it is infinite or NaN; such heads take plain loops over the visible pairs.
 
 #include <xtape/framework/kernels/attention.hpp>
 
@@ -25,12 +25,30 @@ struct Head {
   const AttentionShape& s;
   std::size_t b, h;
 
-  template <class U> U* q(U* base) const { return base + b * s.queries * s.q_stride + h * s.key_width; }
-  template <class U> U* k(U* base) const { return base + b * s.keys * s.k_stride + h * s.key_width; }
-  template <class U> U* v(U* base) const { return base + b * s.keys * s.v_stride + h * s.value_width; }
-  template <class U> U* y(U* base) const { return base + b * s.queries * y_stride() + h * s.value_width; }
-  template <class U> U* weights(U* base) const { return base + (b * s.heads + h) * s.queries * s.keys; }
-  template <class U> U* rows(U* base) const { return base + (b * s.heads + h) * s.queries; }
+  template <class U>
+  U* q(U* base) const {
+    return base + b * s.queries * s.q_stride + h * s.key_width;
+  }
+  template <class U>
+  U* k(U* base) const {
+    return base + b * s.keys * s.k_stride + h * s.key_width;
+  }
+  template <class U>
+  U* v(U* base) const {
+    return base + b * s.keys * s.v_stride + h * s.value_width;
+  }
+  template <class U>
+  U* y(U* base) const {
+    return base + b * s.queries * y_stride() + h * s.value_width;
+  }
+  template <class U>
+  U* weights(U* base) const {
+    return base + (b * s.heads + h) * s.queries * s.keys;
+  }
+  template <class U>
+  U* rows(U* base) const {
+    return base + (b * s.heads + h) * s.queries;
+  }
   std::size_t y_stride() const { return s.heads * s.value_width; }
 
   /// Keys beyond this prefix are hidden from query i.
@@ -55,7 +73,8 @@ bool finite_block(const T* x, std::size_t rows, std::size_t width, std::size_t s
 
 template <class T>
 T dot(const T* a, const T* b, std::size_t n) {
-  return static_cast<T>(sum_of<T>(n, [&](std::size_t i, auto extent) { return load(a + i, extent) * load(b + i, extent); }));
+  return static_cast<T>(
+      sum_of<T>(n, [&](std::size_t i, auto extent) { return load(a + i, extent) * load(b + i, extent); }));
 }
 /// y += factor x
 template <class T>
@@ -95,7 +114,8 @@ template <class T>
 void forward_head(const Head<T>& head, const T* q, const T* k, const T* v, T* weights, T* y, T* log_sum_exp) {
   const AttentionShape& s = head.s;
   const T scale = static_cast<T>(s.scale);
-  gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.key_width, scale, q, s.q_stride, k, s.k_stride, T(0), weights, s.keys);
+  gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.key_width, scale, q, s.q_stride, k, s.k_stride, T(0),
+       weights, s.keys);
   for (std::size_t i = 0; i < s.queries; ++i) {
     const T log_sum = softmax_visible(head, i, weights + i * s.keys);
     if (log_sum_exp != nullptr) log_sum_exp[i] = log_sum;
@@ -143,8 +163,8 @@ void backward_head(const Head<T>& head, const HeadData<T>& d, const AttentionGra
   const T scale = static_cast<T>(s.scale);
   const auto beta = [](bool accumulate) { return accumulate ? T(1) : T(0); };
   if (d.dy != nullptr)
-    gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.value_width, T(1), d.dy, head.y_stride(), d.v, s.v_stride, T(0),
-         d.ds, s.keys);
+    gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.value_width, T(1), d.dy, head.y_stride(), d.v, s.v_stride,
+         T(0), d.ds, s.keys);
   else
     std::fill_n(d.ds, s.queries * s.keys, T(0));
   for (std::size_t i = 0; i < s.queries; ++i) {
@@ -158,8 +178,8 @@ void backward_head(const Head<T>& head, const HeadData<T>& d, const AttentionGra
     gemm(Transpose::yes, Transpose::no, s.keys, s.key_width, s.queries, scale, d.ds, s.keys, d.q, s.q_stride,
          beta(g.accumulate_k), d.dk, s.k_stride);
   if (d.dv != nullptr && d.dy != nullptr)
-    gemm(Transpose::yes, Transpose::no, s.keys, s.value_width, s.queries, T(1), d.weights, s.keys, d.dy, head.y_stride(),
-         beta(g.accumulate_v), d.dv, s.v_stride);
+    gemm(Transpose::yes, Transpose::no, s.keys, s.value_width, s.queries, T(1), d.weights, s.keys, d.dy,
+         head.y_stride(), beta(g.accumulate_v), d.dv, s.v_stride);
 }
 
 /// The same over visible pairs alone, for heads that hold something infinite or NaN.
@@ -195,7 +215,8 @@ void clear_block(T* x, std::size_t rows, std::size_t width, std::size_t stride) 
 }  // namespace
 
 template <class T>
-void attention_forward(const AttentionShape& shape, const T* q, const T* k, const T* v, T* weights, T* y, T* log_sum_exp) {
+void attention_forward(const AttentionShape& shape, const T* q, const T* k, const T* v, T* weights, T* y,
+                       T* log_sum_exp) {
   parallel_for(shape.batch * shape.heads, [&](std::size_t piece, std::size_t) {
     const Head<T> head{shape, piece / shape.heads, piece % shape.heads};
     forward_head(head, head.q(q), head.k(k), head.v(v), head.weights(weights), head.y(y),
@@ -221,14 +242,16 @@ void attention_backward(const AttentionShape& shape, const T* q, const T* k, con
                         at(gradients.dk, [&](auto* p) { return head.k(p); }),
                         at(gradients.dv, [&](auto* p) { return head.v(p); }),
                         scratch + worker * shape.queries * shape.keys};
-    const bool plain = head.hides() && !(finite_block(d.q, shape.queries, shape.key_width, shape.q_stride) &&
-                                         finite_block(d.k, shape.keys, shape.key_width, shape.k_stride) &&
-                                         finite_block(d.v, shape.keys, shape.value_width, shape.v_stride) &&
-                                         (d.dy == nullptr ||
-                                          finite_block(d.dy, shape.queries, shape.value_width, head.y_stride())));
+    const bool plain =
+        head.hides() && !(finite_block(d.q, shape.queries, shape.key_width, shape.q_stride) &&
+                          finite_block(d.k, shape.keys, shape.key_width, shape.k_stride) &&
+                          finite_block(d.v, shape.keys, shape.value_width, shape.v_stride) &&
+                          (d.dy == nullptr || finite_block(d.dy, shape.queries, shape.value_width, head.y_stride())));
     const bool nothing_for_v = d.dv != nullptr && d.dy == nullptr;
-    if (d.dq != nullptr && plain && !gradients.accumulate_q) clear_block(d.dq, shape.queries, shape.key_width, shape.q_stride);
-    if (d.dk != nullptr && plain && !gradients.accumulate_k) clear_block(d.dk, shape.keys, shape.key_width, shape.k_stride);
+    if (d.dq != nullptr && plain && !gradients.accumulate_q)
+      clear_block(d.dq, shape.queries, shape.key_width, shape.q_stride);
+    if (d.dk != nullptr && plain && !gradients.accumulate_k)
+      clear_block(d.dk, shape.keys, shape.key_width, shape.k_stride);
     if (d.dv != nullptr && (plain || nothing_for_v) && !gradients.accumulate_v)
       clear_block(d.dv, shape.keys, shape.value_width, shape.v_stride);
     if (plain)
@@ -238,8 +261,10 @@ void attention_backward(const AttentionShape& shape, const T* q, const T* k, con
   });
 }
 
-template void attention_forward(const AttentionShape&, const float*, const float*, const float*, float*, float*, float*);
-template void attention_forward(const AttentionShape&, const double*, const double*, const double*, double*, double*, double*);
+template void attention_forward(const AttentionShape&, const float*, const float*, const float*, float*, float*,
+                                float*);
+template void attention_forward(const AttentionShape&, const double*, const double*, const double*, double*, double*,
+                                double*);
 template void attention_backward(const AttentionShape&, const float*, const float*, const float*, const float*,
                                  const AttentionUpstream<float>&, const AttentionGradients<float>&, float*);
 template void attention_backward(const AttentionShape&, const double*, const double*, const double*, const double*,

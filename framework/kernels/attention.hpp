@@ -6,24 +6,26 @@
 
 namespace xtape::kernels {
 
-/// q, k, v and y stay as projections make them: (batch, time, heads * width), head h at column h * width, rows of q, k and v at
-/// any distance, so that all three may be columns of one projection's output.
+/// q, k, v and y stay as projections make them: (batch, time, heads * width), head h at column h * width, rows of q, k
+/// and v at any distance, so that all three may be columns of one projection's output.
 struct AttentionShape {
   std::size_t batch, heads, queries, keys;
-  std::size_t key_width, value_width;      // of one head
+  std::size_t key_width, value_width;        // of one head
   std::size_t q_stride, k_stride, v_stride;  // from one time to the next
   double scale;
-  bool causal;                             // query i sees the keys j <= i + keys - queries
-  const std::uint8_t* allow_keys;          // (batch, keys), or null: all
-  const std::uint8_t* allow_queries;       // (batch, queries), or null: all
+  bool causal;                        // query i sees the keys j <= i + keys - queries
+  const std::uint8_t* allow_keys;     // (batch, keys), or null: all
+  const std::uint8_t* allow_queries;  // (batch, queries), or null: all
 };
 
-/// weights (batch, heads, queries, keys) = softmax(scale q k^T) over the visible keys, 0 elsewhere, and 0 for a query that sees
-/// no key; y (batch, queries, heads * value_width) = weights v; log_sum_exp (batch, heads, queries) unless null.
+/// weights (batch, heads, queries, keys) = softmax(scale q k^T) over the visible keys, 0 elsewhere, and 0 for a query
+/// that sees no key; y (batch, queries, heads * value_width) = weights v; log_sum_exp (batch, heads, queries) unless
+/// null.
 ///
 /// Rows of k and v that a query may not see do not touch its output, whatever they hold.
 template <class T>
-void attention_forward(const AttentionShape& shape, const T* q, const T* k, const T* v, T* weights, T* y, T* log_sum_exp);
+void attention_forward(const AttentionShape& shape, const T* q, const T* k, const T* v, T* weights, T* y,
+                       T* log_sum_exp);
 
 /// Gradients from above; those that are null count as zero.
 template <class T>

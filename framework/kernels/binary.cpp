@@ -9,33 +9,73 @@ namespace xtape::kernels {
 namespace {
 
 struct Add {
-  template <class B> static B forward(B a, B b) { return a + b; }
-  template <class B> static B left(B, B, B dy) { return dy; }
-  template <class B> static B right(B, B, B dy) { return dy; }
+  template <class B>
+  static B forward(B a, B b) {
+    return a + b;
+  }
+  template <class B>
+  static B left(B, B, B dy) {
+    return dy;
+  }
+  template <class B>
+  static B right(B, B, B dy) {
+    return dy;
+  }
 };
 struct Subtract {
-  template <class B> static B forward(B a, B b) { return a - b; }
-  template <class B> static B left(B, B, B dy) { return dy; }
-  template <class B> static B right(B, B, B dy) { return -dy; }
+  template <class B>
+  static B forward(B a, B b) {
+    return a - b;
+  }
+  template <class B>
+  static B left(B, B, B dy) {
+    return dy;
+  }
+  template <class B>
+  static B right(B, B, B dy) {
+    return -dy;
+  }
 };
 struct Multiply {
-  template <class B> static B forward(B a, B b) { return a * b; }
-  template <class B> static B left(B, B b, B dy) { return dy * b; }
-  template <class B> static B right(B a, B, B dy) { return dy * a; }
+  template <class B>
+  static B forward(B a, B b) {
+    return a * b;
+  }
+  template <class B>
+  static B left(B, B b, B dy) {
+    return dy * b;
+  }
+  template <class B>
+  static B right(B a, B, B dy) {
+    return dy * a;
+  }
 };
 struct Divide {
-  template <class B> static B forward(B a, B b) { return a / b; }
-  template <class B> static B left(B, B b, B dy) { return dy / b; }
-  template <class B> static B right(B a, B b, B dy) { return -dy * (a / b) / b; }
+  template <class B>
+  static B forward(B a, B b) {
+    return a / b;
+  }
+  template <class B>
+  static B left(B, B b, B dy) {
+    return dy / b;
+  }
+  template <class B>
+  static B right(B a, B b, B dy) {
+    return -dy * (a / b) / b;
+  }
 };
 
 template <class F>
 void with_function(Binary op, F&& use) {
   switch (op) {
-    case Binary::add: return use(Add{});
-    case Binary::subtract: return use(Subtract{});
-    case Binary::multiply: return use(Multiply{});
-    case Binary::divide: return use(Divide{});
+    case Binary::add:
+      return use(Add{});
+    case Binary::subtract:
+      return use(Subtract{});
+    case Binary::multiply:
+      return use(Multiply{});
+    case Binary::divide:
+      return use(Divide{});
   }
 }
 
@@ -43,12 +83,18 @@ void with_function(Binary op, F&& use) {
 template <class T>
 struct Row {
   const T* data;
-  template <class Extent> Batch<T> at(std::size_t i, Extent extent) const { return load(data + i, extent); }
+  template <class Extent>
+  Batch<T> at(std::size_t i, Extent extent) const {
+    return load(data + i, extent);
+  }
 };
 template <class T>
 struct Repeated {
   Batch<T> value;
-  template <class Extent> Batch<T> at(std::size_t, Extent) const { return value; }
+  template <class Extent>
+  Batch<T> at(std::size_t, Extent) const {
+    return value;
+  }
 };
 template <class T, class F>
 void with_row(const T* data, std::size_t stride, F&& use) {
@@ -155,6 +201,7 @@ void binary_backward(Binary op, Side side, const Broadcast& plan, const T* a, co
 template void binary_forward(Binary, const Broadcast&, const float*, const float*, float*);
 template void binary_forward(Binary, const Broadcast&, const double*, const double*, double*);
 template void binary_backward(Binary, Side, const Broadcast&, const float*, const float*, const float*, float*, bool);
-template void binary_backward(Binary, Side, const Broadcast&, const double*, const double*, const double*, double*, bool);
+template void binary_backward(Binary, Side, const Broadcast&, const double*, const double*, const double*, double*,
+                              bool);
 
 }  // namespace xtape::kernels

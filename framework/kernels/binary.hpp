@@ -22,8 +22,8 @@ Broadcast plan_broadcast(const Shape& result, const Shape& left, const Shape& ri
 template <class T>
 void binary_forward(Binary op, const Broadcast& plan, const T* a, const T* b, T* y);
 
-/// g = or += dy dy/da (or dy/db), with the shape of y: the gradient of an operand before it is summed over the axes along which
-/// that operand was repeated.
+/// g = or += dy dy/da (or dy/db), with the shape of y: the gradient of an operand before it is summed over the axes
+/// along which that operand was repeated.
 template <class T>
 void binary_backward(Binary op, Side side, const Broadcast& plan, const T* a, const T* b, const T* dy, T* g,
                      bool accumulate);

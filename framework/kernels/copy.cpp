@@ -42,7 +42,9 @@ void strided_copy(const std::array<std::size_t, 4>& extent, const T* x, const St
   });
 }
 
-template void strided_copy(const std::array<std::size_t, 4>&, const float*, const Strides&, float*, const Strides&, bool);
-template void strided_copy(const std::array<std::size_t, 4>&, const double*, const Strides&, double*, const Strides&, bool);
+template void strided_copy(const std::array<std::size_t, 4>&, const float*, const Strides&, float*, const Strides&,
+                           bool);
+template void strided_copy(const std::array<std::size_t, 4>&, const double*, const Strides&, double*, const Strides&,
+                           bool);
 
 }  // namespace xtape::kernels

@@ -11,8 +11,8 @@ struct DropoutKey {
   std::uint64_t seed, step, ordinal, first_element;
 };
 
-/// y[i] = or += x[i] kept(i) / (1 - p), where kept(i) is a pure function of the key and of first_element + i. Backward is the same
-/// map on gradients.
+/// y[i] = or += x[i] kept(i) / (1 - p), where kept(i) is a pure function of the key and of first_element + i. Backward
+/// is the same map on gradients.
 template <class T>
 void dropout(std::size_t n, double p, const DropoutKey& key, const T* x, T* y, bool accumulate);
 

@@ -33,7 +33,7 @@ template void embedding_forward(std::size_t, std::size_t, const std::int64_t*, c
 template void embedding_forward(std::size_t, std::size_t, const std::int64_t*, const double*, double*);
 template void embedding_backward(std::size_t, std::size_t, std::size_t, const std::int64_t*, std::int64_t, const float*,
                                  float*, bool);
-template void embedding_backward(std::size_t, std::size_t, std::size_t, const std::int64_t*, std::int64_t, const double*,
-                                 double*, bool);
+template void embedding_backward(std::size_t, std::size_t, std::size_t, const std::int64_t*, std::int64_t,
+                                 const double*, double*, bool);
 
 }  // namespace xtape::kernels

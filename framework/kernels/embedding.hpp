@@ -10,8 +10,8 @@ namespace xtape::kernels {
 template <class T>
 void embedding_forward(std::size_t count, std::size_t width, const std::int64_t* tokens, const T* table, T* y);
 
-/// dtable[tokens[i]] += dy[i], in the order of i, for every token but `skip`; with accumulate = false the table (entries, width)
-/// is cleared first.
+/// dtable[tokens[i]] += dy[i], in the order of i, for every token but `skip`; with accumulate = false the table
+/// (entries, width) is cleared first.
 template <class T>
 void embedding_backward(std::size_t count, std::size_t width, std::size_t entries, const std::int64_t* tokens,
                         std::int64_t skip, const T* dy, T* dtable, bool accumulate);

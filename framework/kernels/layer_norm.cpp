@@ -9,23 +9,26 @@
 namespace xtape::kernels {
 
 template <class T>
-void layer_norm_forward(std::size_t rows, std::size_t columns, const T* x, const T* gain, const T* bias, double eps, T* y,
-                        LayerNormRow<T>* saved) {
+void layer_norm_forward(std::size_t rows, std::size_t columns, const T* x, const T* gain, const T* bias, double eps,
+                        T* y, LayerNormRow<T>* saved) {
   const double n = static_cast<double>(columns);
   for_each_row(rows, columns, [&](std::size_t row) {
     const T* from = x + row * columns;
     T* to = y + row * columns;
     // E[x^2] - E[x]^2 cancels far from zero. The row is first shifted by its mean as rounded to T; what is left of the
     // mean is small and is taken off afterwards, so that a constant row gives exactly 0.
-    const T shift = static_cast<T>(sum_of<T>(columns, [&](std::size_t i, auto extent) { return load(from + i, extent); }) / n);
+    const T shift =
+        static_cast<T>(sum_of<T>(columns, [&](std::size_t i, auto extent) { return load(from + i, extent); }) / n);
     const Batch<T> s(shift);
     const T mean = static_cast<T>(
         sum_of<T>(columns, [&](std::size_t i, auto extent) { return cut(load(from + i, extent) - s, extent); }) / n);
     const Batch<T> m(mean);
-    const double variance = sum_of<T>(columns, [&](std::size_t i, auto extent) {
-                              const Batch<T> d = (load(from + i, extent) - s) - m;
-                              return cut(d * d, extent);
-                            }) / n;
+    const double variance = sum_of<T>(columns,
+                                      [&](std::size_t i, auto extent) {
+                                        const Batch<T> d = (load(from + i, extent) - s) - m;
+                                        return cut(d * d, extent);
+                                      }) /
+                            n;
     const T inverse_deviation = static_cast<T>(1 / std::sqrt(variance + eps));
     saved[row] = {shift, mean, inverse_deviation};
     const Batch<T> r(inverse_deviation);
@@ -39,8 +42,8 @@ void layer_norm_forward(std::size_t rows, std::size_t columns, const T* x, const
 }
 
 template <class T>
-void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, const T* gain, const LayerNormRow<T>* saved,
-                           const T* dy, T* dx, bool accumulate) {
+void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, const T* gain,
+                           const LayerNormRow<T>* saved, const T* dy, T* dx, bool accumulate) {
   const double n = static_cast<double>(columns);
   for_each_row(rows, columns, [&](std::size_t row) {
     const T *from = x + row * columns, *d = dy + row * columns;
@@ -67,7 +70,8 @@ std::size_t layer_norm_pieces(std::size_t rows) { return (rows + rows_per_piece 
 
 template <class T>
 void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const T* x, const LayerNormRow<T>* saved,
-                                    const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias, T* partial) {
+                                    const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias,
+                                    T* partial) {
   const std::size_t pieces = layer_norm_pieces(rows);
   parallel_chunks(rows, rows_per_piece, [&](std::size_t begin, std::size_t end) {
     T* sum_gain = partial + begin / rows_per_piece * 2 * columns;
@@ -87,7 +91,8 @@ void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const
     if (target == nullptr) return;
     for (std::size_t c = 0; c < columns; ++c) {
       double total = accumulate ? static_cast<double>(target[c]) : 0;
-      for (std::size_t piece = 0; piece < pieces; ++piece) total += static_cast<double>(partial[piece * 2 * columns + offset + c]);
+      for (std::size_t piece = 0; piece < pieces; ++piece)
+        total += static_cast<double>(partial[piece * 2 * columns + offset + c]);
       target[c] = static_cast<T>(total);
     }
   };
@@ -103,8 +108,8 @@ template void layer_norm_backward_x(std::size_t, std::size_t, const float*, cons
                                     const float*, float*, bool);
 template void layer_norm_backward_x(std::size_t, std::size_t, const double*, const double*, const LayerNormRow<double>*,
                                     const double*, double*, bool);
-template void layer_norm_backward_parameters(std::size_t, std::size_t, const float*, const LayerNormRow<float>*, const float*,
-                                             float*, bool, float*, bool, float*);
+template void layer_norm_backward_parameters(std::size_t, std::size_t, const float*, const LayerNormRow<float>*,
+                                             const float*, float*, bool, float*, bool, float*);
 template void layer_norm_backward_parameters(std::size_t, std::size_t, const double*, const LayerNormRow<double>*,
                                              const double*, double*, bool, double*, bool, double*);
 

@@ -72,8 +72,8 @@ void sweep(std::size_t n, F&& f) {
   if (i < n) f(i, Part{n - i});
 }
 
-/// Sum of f(i, extent) over [0, n), where f gives 0 in the lanes beyond the extent. Four running sums, blocks of 4096 added in
-/// double: the error stays that of a pairwise sum.
+/// Sum of f(i, extent) over [0, n), where f gives 0 in the lanes beyond the extent. Four running sums, blocks of 4096
+/// added in double: the error stays that of a pairwise sum.
 template <class T, class F>
 double sum_of(std::size_t n, F&& f) {
   constexpr std::size_t block = 4096, width = lanes<T>;

@@ -9,7 +9,7 @@ namespace xtape::kernels {
 template <class T>
 void softmax_forward(std::size_t rows, std::size_t columns, const T* x, T* y) {
   for_each_row(rows, columns, [&](std::size_t row) {
-    const T *from = x + row * columns;
+    const T* from = x + row * columns;
     T* to = y + row * columns;
     const Batch<T> largest(max_of(from, columns));
     const double sum = sum_of<T>(columns, [&](std::size_t i, auto extent) {
@@ -41,13 +41,11 @@ void log_softmax_forward(std::size_t rows, std::size_t columns, const T* x, T* y
     const T* from = x + row * columns;
     T* to = y + row * columns;
     const Batch<T> largest(max_of(from, columns));
-    const double sum = sum_of<T>(columns, [&](std::size_t i, auto extent) {
-      return cut(xsimd::exp(load(from + i, extent) - largest), extent);
-    });
+    const double sum = sum_of<T>(
+        columns, [&](std::size_t i, auto extent) { return cut(xsimd::exp(load(from + i, extent) - largest), extent); });
     const Batch<T> log_sum(static_cast<T>(std::log(sum)));
-    sweep<T>(columns, [&](std::size_t i, auto extent) {
-      store(to + i, load(from + i, extent) - largest - log_sum, extent);
-    });
+    sweep<T>(columns,
+             [&](std::size_t i, auto extent) { store(to + i, load(from + i, extent) - largest - log_sum, extent); });
   });
 }
 
@@ -56,7 +54,8 @@ void log_softmax_backward(std::size_t rows, std::size_t columns, const T* y, con
   for_each_row(rows, columns, [&](std::size_t row) {
     const T *l = y + row * columns, *d = dy + row * columns;
     T* to = dx + row * columns;
-    const Batch<T> sum(static_cast<T>(sum_of<T>(columns, [&](std::size_t i, auto extent) { return load(d + i, extent); })));
+    const Batch<T> sum(
+        static_cast<T>(sum_of<T>(columns, [&](std::size_t i, auto extent) { return load(d + i, extent); })));
     sweep<T>(columns, [&](std::size_t i, auto extent) {
       const Batch<T> value = load(d + i, extent) - xsimd::exp(load(l + i, extent)) * sum;
       put(accumulate, to + i, value, extent);

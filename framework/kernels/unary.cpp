@@ -11,34 +11,69 @@ namespace {
 constexpr std::size_t chunk = 8192;
 
 struct Negate {
-  template <class B> static B forward(B x) { return -x; }
-  template <class B> static B backward(B, B, B dy) { return -dy; }
+  template <class B>
+  static B forward(B x) {
+    return -x;
+  }
+  template <class B>
+  static B backward(B, B, B dy) {
+    return -dy;
+  }
 };
 struct Exp {
-  template <class B> static B forward(B x) { return xsimd::exp(x); }
-  template <class B> static B backward(B, B y, B dy) { return dy * y; }
+  template <class B>
+  static B forward(B x) {
+    return xsimd::exp(x);
+  }
+  template <class B>
+  static B backward(B, B y, B dy) {
+    return dy * y;
+  }
 };
 struct Log {
-  template <class B> static B forward(B x) { return xsimd::log(x); }
-  template <class B> static B backward(B x, B, B dy) { return dy / x; }
+  template <class B>
+  static B forward(B x) {
+    return xsimd::log(x);
+  }
+  template <class B>
+  static B backward(B x, B, B dy) {
+    return dy / x;
+  }
 };
 struct Tanh {
-  template <class B> static B forward(B x) { return xsimd::tanh(x); }
-  template <class B> static B backward(B, B y, B dy) { return dy * (B(1) - y * y); }
+  template <class B>
+  static B forward(B x) {
+    return xsimd::tanh(x);
+  }
+  template <class B>
+  static B backward(B, B y, B dy) {
+    return dy * (B(1) - y * y);
+  }
 };
 /// max(x, 0); NaN stays NaN. The derivative at 0 is 0.
 struct Relu {
-  template <class B> static B forward(B x) { return xsimd::select(x <= B(0), B(0), x); }
-  template <class B> static B backward(B x, B, B dy) { return xsimd::select(x <= B(0), B(0), dy); }
+  template <class B>
+  static B forward(B x) {
+    return xsimd::select(x <= B(0), B(0), x);
+  }
+  template <class B>
+  static B backward(B x, B, B dy) {
+    return xsimd::select(x <= B(0), B(0), dy);
+  }
 };
 /// x Phi(x), with Phi the distribution function of the normal distribution (Hendrycks and Gimpel 2016, section 2).
 /// Derivative: Phi(x) + x phi(x).
 struct Gelu {
-  template <class B> static B phi_integral(B x) {
+  template <class B>
+  static B phi_integral(B x) {
     return B(0.5) * (B(1) + xsimd::erf(x * B(std::numbers::sqrt2 / 2)));
   }
-  template <class B> static B forward(B x) { return x * phi_integral(x); }
-  template <class B> static B backward(B x, B, B dy) {
+  template <class B>
+  static B forward(B x) {
+    return x * phi_integral(x);
+  }
+  template <class B>
+  static B backward(B x, B, B dy) {
     const B density = xsimd::exp(B(-0.5) * x * x) * B(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
     return dy * (phi_integral(x) + x * density);
   }
@@ -47,12 +82,18 @@ struct Gelu {
 template <class F>
 void with_function(Unary f, F&& use) {
   switch (f) {
-    case Unary::negate: return use(Negate{});
-    case Unary::exp: return use(Exp{});
-    case Unary::log: return use(Log{});
-    case Unary::tanh: return use(Tanh{});
-    case Unary::relu: return use(Relu{});
-    case Unary::gelu: return use(Gelu{});
+    case Unary::negate:
+      return use(Negate{});
+    case Unary::exp:
+      return use(Exp{});
+    case Unary::log:
+      return use(Log{});
+    case Unary::tanh:
+      return use(Tanh{});
+    case Unary::relu:
+      return use(Relu{});
+    case Unary::gelu:
+      return use(Gelu{});
   }
 }
 

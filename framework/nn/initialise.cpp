@@ -12,7 +12,8 @@ void fill(Parameter<T>& parameter, T value) {
 
 template <class T>
 void init_normal(Parameter<T>& parameter, double standard_deviation, Rng& rng) {
-  std::generate_n(parameter.write_data(), parameter.size(), [&] { return static_cast<T>(standard_deviation * rng.normal()); });
+  std::generate_n(parameter.write_data(), parameter.size(),
+                  [&] { return static_cast<T>(standard_deviation * rng.normal()); });
 }
 
 namespace {

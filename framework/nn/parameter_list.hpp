@@ -5,7 +5,8 @@
 //
 //   void visit(auto&& f) { f("weight", weight); f("bias", bias); }
 //
-// A member may be a Parameter, another module, a vector of either (names end in .0, .1, ...) or an optional that may be absent.
+// A member may be a Parameter, another module, a vector of either (names end in .0, .1, ...) or an optional that may be
+// absent.
 
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ struct NamedParameter {
   std::string name;
   Parameter<T> parameter;
 
-  NamedParameter(std::string name_, const Parameter<T>& parameter_) : name(std::move(name_)), parameter(parameter_.share()) {}
+  NamedParameter(std::string name_, const Parameter<T>& parameter_)
+      : name(std::move(name_)), parameter(parameter_.share()) {}
   NamedParameter(const NamedParameter& other) : NamedParameter(other.name, other.parameter) {}
   NamedParameter(NamedParameter&&) noexcept = default;
   NamedParameter& operator=(const NamedParameter& other) { return *this = NamedParameter(other); }
@@ -39,7 +41,9 @@ struct AnyMember {
   void operator()(const char*, auto&) const {}
 };
 template <class M>
-concept Module = requires(M& module) { module.visit(AnyMember{}); };
+concept Module = requires(M& module) {
+  module.visit(AnyMember{});
+};
 
 template <class Member>
 inline constexpr bool is_parameter = false;
@@ -54,7 +58,10 @@ void walk(const std::string& path, Member& member, Found& found) {
     found(path, member);
   } else if constexpr (Module<Member>) {
     member.visit([&](const char* name, auto& inner) { walk(below(name), inner, found); });
-  } else if constexpr (requires { member.has_value(); *member; }) {
+  } else if constexpr (requires {
+                         member.has_value();
+                         *member;
+                       }) {
     if (member.has_value()) walk(path, *member, found);
   } else if constexpr (requires { member.begin(), member.size(); }) {
     std::size_t i = 0;
@@ -66,8 +73,8 @@ void walk(const std::string& path, Member& member, Found& found) {
 
 }  // namespace detail
 
-/// The parameters of a module in the order of its visit functions. A parameter that is reached twice (tied weights) is listed once,
-/// under its first name.
+/// The parameters of a module in the order of its visit functions. A parameter that is reached twice (tied weights) is
+/// listed once, under its first name.
 template <class T, class Module>
 ParameterList<T> parameters(Module& module) {
   ParameterList<T> list;

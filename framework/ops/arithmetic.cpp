@@ -5,9 +5,11 @@
 namespace xtape {
 namespace {
 
-/// Adds the gradient of one operand: straight into its slot, or summed over the axes along which the operand was repeated.
+/// Adds the gradient of one operand: straight into its slot, or summed over the axes along which the operand was
+/// repeated.
 template <class T>
-void operand_backward(kernels::Binary op, kernels::Side side, const kernels::Broadcast& plan, Var<T> a, Var<T> b, Var<T> y) {
+void operand_backward(kernels::Binary op, kernels::Side side, const kernels::Broadcast& plan, Var<T> a, Var<T> b,
+                      Var<T> y) {
   const Var<T> x = side == kernels::Side::left ? a : b;
   if (!x.requires_grad()) return;
   Tape<T>& tape = y.tape();
@@ -31,11 +33,12 @@ void operand_backward(kernels::Binary op, kernels::Side side, const kernels::Bro
 
 template <class T>
 Var<T> binary(const char* name, kernels::Binary op, Var<T> a, Var<T> b) {
+  Tape<T>& tape = tape_of(name, a, b);
   const Shape shape = broadcast(name, a.shape(), b.shape());
-  Var<T> y = a.tape().output(name, shape, a, b);
+  Var<T> y = tape.output(name, shape, a, b);
   const kernels::Broadcast plan = kernels::plan_broadcast(shape, a.shape(), b.shape());
   kernels::binary_forward(op, plan, a.data(), b.data(), y.data());
-  a.tape().on_backward(y, [=] {
+  tape.on_backward(y, [=] {
     operand_backward(op, kernels::Side::left, plan, a, b, y);
     operand_backward(op, kernels::Side::right, plan, a, b, y);
   });

@@ -11,10 +11,12 @@ using kernels::AttentionShape;
 
 /// Checks a (B, time) mask; null if there is none.
 template <class T>
-const std::uint8_t* mask_data(const char* op, const char* name, Tape<T>& tape, const Mask& mask, std::size_t batch, std::size_t time) {
+const std::uint8_t* mask_data(const char* op, const char* name, Tape<T>& tape, const Mask& mask, std::size_t batch,
+                              std::size_t time) {
   if (!mask) return nullptr;
   tape.check(mask, op);
-  require<ShapeError>(mask.shape == Shape{batch, time}, "[{}] {} must be (batch {}, time {}), got {}", op, name, batch, time, mask.shape);
+  require<ShapeError>(mask.shape == Shape{batch, time}, "[{}] {} must be (batch {}, time {}), got {}", op, name, batch,
+                      time, mask.shape);
   return mask.data;
 }
 
@@ -27,19 +29,24 @@ void finish(const char* op, AttentionShape& s, Tape<T>& tape, const Attend<T>& a
 }
 
 template <class T>
-AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std::size_t heads, const Attend<T>& attend) {
+AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std::size_t heads,
+                              const Attend<T>& attend) {
+  Tape<T>& tape = tape_of(op, q, k, v);
   const Shape sq = q.shape(), sk = k.shape(), sv = v.shape();
   require<ShapeError>(sq.rank() == 3 && sk.rank() == 3 && sv.rank() == 3,
                       "[{}] q, k and v must be (batch, time, width), got {}, {} and {}", op, sq, sk, sv);
-  require<ShapeError>(heads > 0 && sq[2] > 0 && sq[2] % heads == 0, "[{}] the width of q must be a multiple of heads {}, got {}", op, heads, sq);
-  require<ShapeError>(sk[0] == sq[0] && sk[2] == sq[2], "[{}] k must be (batch {}, time, {}) to match q {}, got {}", op, sq[0], sq[2], sq, sk);
+  require<ShapeError>(heads > 0 && sq[2] > 0 && sq[2] % heads == 0,
+                      "[{}] the width of q must be a multiple of heads {}, got {}", op, heads, sq);
+  require<ShapeError>(sk[0] == sq[0] && sk[2] == sq[2], "[{}] k must be (batch {}, time, {}) to match q {}, got {}", op,
+                      sq[0], sq[2], sq, sk);
   require<ShapeError>(sv[0] == sk[0] && sv[1] == sk[1] && sv[2] % heads == 0,
-                      "[{}] v must be (batch {}, time {}, a multiple of heads {}) to match k {}, got {}", op, sk[0], sk[1], heads, sk, sv);
+                      "[{}] v must be (batch {}, time {}, a multiple of heads {}) to match k {}, got {}", op, sk[0],
+                      sk[1], heads, sk, sv);
   AttentionShape s{};
   s.batch = sq[0], s.heads = heads, s.queries = sq[1], s.keys = sk[1];
   s.key_width = sq[2] / heads, s.value_width = sv[2] / heads;
   s.q_stride = sq[2], s.k_stride = sk[2], s.v_stride = sv[2];
-  finish(op, s, q.tape(), attend);
+  finish(op, s, tape, attend);
   return s;
 }
 
@@ -55,7 +62,8 @@ void run_backward(const AttentionShape& s, Tape<T>& tape, const T* q, const T* k
   kernels::attention_backward(s, q, k, v, weights, upstream, gradients, scratch.data());
 }
 
-/// Slots of q, k and v, where wanted. The same Var may stand for several of them: the first overwrites, the next ones add.
+/// Slots of q, k and v, where wanted. The same Var may stand for several of them: the first overwrites, the next ones
+/// add.
 template <class T>
 kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v) {
   const auto slot = [](Var<T> x) { return x.requires_grad() ? x.tape().slot(x) : GradientSlot<T>{nullptr, false}; };
@@ -67,7 +75,7 @@ kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v) {
 
 template <class T>
 Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, const Attend<T>& attend) {
-  Tape<T>& tape = q.tape();
+  Tape<T>& tape = q.tape("attention");
   const Var<T> k = key.on(tape), v = value.on(tape);
   const AttentionShape s = separate_shape("attention", q, k, v, heads, attend);
   Var<T> y = tape.output("attention", {s.batch, s.queries, heads * s.value_width}, q, k, v);
@@ -75,17 +83,19 @@ Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, 
   kernels::attention_forward<T>(s, q.data(), k.data(), v.data(), weights, y.data(), nullptr);
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
-    run_backward<T>(s, t, q.data(), k.data(), v.data(), weights, {t.slot(y).data, nullptr, nullptr}, gradients_of(q, k, v));
+    run_backward<T>(s, t, q.data(), k.data(), v.data(), weights, {t.slot(y).data, nullptr, nullptr},
+                    gradients_of(q, k, v));
   });
   return y;
 }
 
 template <class T>
 Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) {
-  Tape<T>& tape = qkv.tape();
+  Tape<T>& tape = tape_of("attention_packed", qkv);
   const Shape shape = qkv.shape();
-  require<ShapeError>(shape.rank() == 3 && heads > 0 && shape[2] > 0 && shape[2] % (3 * heads) == 0,
-                      "[attention_packed] qkv must be (batch, time, 3 * heads * head width) for {} heads, got {}", heads, shape);
+  require<ShapeError>(shape.rank() == 3 && heads > 0 && heads <= shape[2] && shape[2] % (3 * heads) == 0,
+                      "[attention_packed] qkv must be (batch, time, 3 * heads * head width) for {} heads, got {}",
+                      heads, shape);
   const std::size_t width = shape[2] / 3;
   AttentionShape s{};
   s.batch = shape[0], s.heads = heads, s.queries = s.keys = shape[1];
@@ -106,9 +116,10 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) 
 }
 
 template <class T>
-AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, const Attend<T>& attend) {
-  Tape<T>& tape = q.tape();
+AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads,
+                                          const Attend<T>& attend) {
   const char* name = "attention_with_weights";
+  Tape<T>& tape = q.tape(name);
   const Var<T> k = key.on(tape), v = value.on(tape);
   const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
   Var<T> y = tape.output(name, {s.batch, s.queries, heads * s.value_width}, q, k, v);
@@ -127,7 +138,8 @@ template Var<float> attention(Var<float>, Operand<float>, Operand<float>, std::s
 template Var<double> attention(Var<double>, Operand<double>, Operand<double>, std::size_t, const Attend<double>&);
 template Var<float> attention_packed(Var<float>, std::size_t, const Attend<float>&);
 template Var<double> attention_packed(Var<double>, std::size_t, const Attend<double>&);
-template AttentionResult<float> attention_with_weights(Var<float>, Operand<float>, Operand<float>, std::size_t, const Attend<float>&);
+template AttentionResult<float> attention_with_weights(Var<float>, Operand<float>, Operand<float>, std::size_t,
+                                                       const Attend<float>&);
 template AttentionResult<double> attention_with_weights(Var<double>, Operand<double>, Operand<double>, std::size_t,
                                                         const Attend<double>&);
 

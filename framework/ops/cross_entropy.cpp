@@ -8,13 +8,14 @@ namespace xtape {
 
 template <class T>
 Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions options) {
-  Tape<T>& tape = logits.tape();
+  Tape<T>& tape = tape_of("cross_entropy", logits);
   tape.check(targets, "cross_entropy");
   const Shape shape = logits.shape();
   require<ShapeError>(shape.rank() > 0 && targets.shape == Shape(shape.begin(), shape.end() - 1),
-                      "[cross_entropy] targets must be (...) and logits (..., classes), got {} and {}", targets.shape, shape);
-  require(options.label_smoothing >= 0 && options.label_smoothing <= 1, "[cross_entropy] label_smoothing must be in [0, 1], got {}",
-          options.label_smoothing);
+                      "[cross_entropy] targets must be (...) and logits (..., classes), got {} and {}", targets.shape,
+                      shape);
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "[cross_entropy] label_smoothing must be in [0, 1], got {}", options.label_smoothing);
   check_range("cross_entropy", "target", targets, shape.back(), &options.ignore_index);
   const std::size_t rows = shape.rows(), classes = shape.back();
   const std::int64_t *target = targets.data, ignore = options.ignore_index;

@@ -6,8 +6,7 @@ namespace xtape {
 template <class T>
 Var<T> dropout(Var<T> x, double p) {
   require(p >= 0 && p <= 1, "[dropout] p must be in [0, 1], got {}", p);
-  Tape<T>& tape = x.tape();
-  tape.check(x, "dropout");
+  Tape<T>& tape = tape_of("dropout", x);
   if (!tape.training() || p == 0) return x;
   const std::size_t n = x.size(), row = x.shape().rank() == 0 || n == 0 ? n : n / x.shape()[0];
   Var<T> y = tape.output("dropout", x.shape(), x);

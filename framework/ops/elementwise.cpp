@@ -6,9 +6,10 @@ namespace {
 
 template <class T>
 Var<T> unary(const char* name, kernels::Unary f, Var<T> x) {
-  Var<T> y = x.tape().output(name, x.shape(), x);
+  Tape<T>& tape = tape_of(name, x);
+  Var<T> y = tape.output(name, x.shape(), x);
   kernels::unary_forward(f, x.data(), y.data(), y.size());
-  x.tape().on_backward(y, [=] {
+  tape.on_backward(y, [=] {
     const auto [dx, accumulate] = x.tape().slot(x);
     kernels::unary_backward(f, x.data(), y.data(), y.tape().slot(y).data, dx, accumulate, y.size());
   });

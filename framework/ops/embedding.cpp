@@ -7,12 +7,12 @@ namespace xtape {
 
 template <class T>
 Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options) {
-  Tape<T>& tape = weight.tape();
+  Tape<T>& tape = tape_of("embedding", weight);
   tape.check(tokens, "embedding");
   const Shape table = weight.shape();
   require<ShapeError>(table.rank() == 2, "[embedding] weight must be (count, width), got {}", table);
-  require<ShapeError>(tokens.shape.rank() < Shape::max_rank, "[embedding] tokens must have rank at most {}, got {}", Shape::max_rank - 1,
-                      tokens.shape);
+  require<ShapeError>(tokens.shape.rank() < Shape::max_rank, "[embedding] tokens must have rank at most {}, got {}",
+                      Shape::max_rank - 1, tokens.shape);
   check_range("embedding", "token", tokens, table[0]);
   Shape shape = tokens.shape;
   shape.push_back(table[1]);

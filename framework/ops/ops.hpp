@@ -1,8 +1,8 @@
 #pragma once
-// The catalogue of ops. Each takes its first operand as Var<T>, which names the element type (float or double) and the tape; further
-// operands may be a Var, a Parameter or a number. Shapes are written (batch, time, width); `...` stands for any leading axes.
-// Every op checks its operands before it computes anything and throws a sentence that names it: ShapeError for shapes, axes and
-// indices, TapeError for stale or foreign handles.
+// The catalogue of ops. Each takes its first operand as Var<T>, which names the element type (float or double) and the
+// tape; further operands may be a Var, a Parameter or a number. Shapes are written (batch, time, width); `...` stands
+// for any leading axes. Every op checks its operands before it computes anything and throws a sentence that names it:
+// ShapeError for shapes, axes and indices, TapeError for stale or foreign handles.
 //
 // One family stands in one .cpp beside this file; the composed version of every fused op is in reference.hpp.
 
@@ -27,14 +27,14 @@ template <class T> Var<T> operator-(Var<T> a, Var<T> b);
 template <class T> Var<T> operator*(Var<T> a, Var<T> b);
 template <class T> Var<T> operator/(Var<T> a, Var<T> b);
 template <class T> Var<T> operator-(Var<T> x);
-template <class T> Var<T> operator+(Var<T> a, Operand<T> b) { return a + b.on(a.tape()); }
-template <class T> Var<T> operator-(Var<T> a, Operand<T> b) { return a - b.on(a.tape()); }
-template <class T> Var<T> operator*(Var<T> a, Operand<T> b) { return a * b.on(a.tape()); }
-template <class T> Var<T> operator/(Var<T> a, Operand<T> b) { return a / b.on(a.tape()); }
-template <class T> Var<T> operator+(Operand<T> a, Var<T> b) { return a.on(b.tape()) + b; }
-template <class T> Var<T> operator-(Operand<T> a, Var<T> b) { return a.on(b.tape()) - b; }
-template <class T> Var<T> operator*(Operand<T> a, Var<T> b) { return a.on(b.tape()) * b; }
-template <class T> Var<T> operator/(Operand<T> a, Var<T> b) { return a.on(b.tape()) / b; }
+template <class T> Var<T> operator+(Var<T> a, Operand<T> b) { return a + b.on(a.tape("add")); }
+template <class T> Var<T> operator-(Var<T> a, Operand<T> b) { return a - b.on(a.tape("subtract")); }
+template <class T> Var<T> operator*(Var<T> a, Operand<T> b) { return a * b.on(a.tape("multiply")); }
+template <class T> Var<T> operator/(Var<T> a, Operand<T> b) { return a / b.on(a.tape("divide")); }
+template <class T> Var<T> operator+(Operand<T> a, Var<T> b) { return a.on(b.tape("add")) + b; }
+template <class T> Var<T> operator-(Operand<T> a, Var<T> b) { return a.on(b.tape("subtract")) - b; }
+template <class T> Var<T> operator*(Operand<T> a, Var<T> b) { return a.on(b.tape("multiply")) * b; }
+template <class T> Var<T> operator/(Operand<T> a, Var<T> b) { return a.on(b.tape("divide")) / b; }
 // clang-format on
 
 // ---- elementwise.cpp
@@ -49,7 +49,8 @@ Var<T> tanh(Var<T> x);
 /// max(x, 0). NaN stays NaN; the derivative at 0 is 0.
 template <class T>
 Var<T> relu(Var<T> x);
-/// x Phi(x) with the exact normal distribution function Phi (Hendrycks and Gimpel 2016); PyTorch's gelu(approximate="none").
+/// x Phi(x) with the exact normal distribution function Phi (Hendrycks and Gimpel 2016); PyTorch's
+/// gelu(approximate="none").
 template <class T>
 Var<T> gelu(Var<T> x);
 
@@ -69,8 +70,8 @@ Var<T> mean(Var<T> x, Axes axes, bool keep_dims = false);
 
 // ---- matmul.cpp
 
-/// a (..., m, k) times b (..., k, n) -> (..., m, n); leading axes broadcast, and operands of rank 1 are a row and a column that
-/// leave no axis behind (numpy.matmul).
+/// a (..., m, k) times b (..., k, n) -> (..., m, n); leading axes broadcast, and operands of rank 1 are a row and a
+/// column that leave no axis behind (numpy.matmul).
 template <class T>
 Var<T> matmul(Var<T> a, Operand<T> b);
 /// x (..., in), weight (out, in), bias (out,) -> x weight^T + bias (..., out).
@@ -114,8 +115,8 @@ Var<T> log_softmax(Var<T> x, int axis = -1);
 
 // ---- layer_norm.cpp
 
-/// (x - mean) / sqrt(variance + eps) * gain + bias over the last axis, with the biased variance (Ba, Kiros, Hinton 2016, section
-/// 3). x (..., width), gain and bias (width,).
+/// (x - mean) / sqrt(variance + eps) * gain + bias over the last axis, with the biased variance (Ba, Kiros, Hinton
+/// 2016, section 3). x (..., width), gain and bias (width,).
 template <class T>
 Var<T> layer_norm(Var<T> x, OptionalOperand<T> gain = {}, OptionalOperand<T> bias = {}, double eps = 1e-5);
 
@@ -124,21 +125,21 @@ Var<T> layer_norm(Var<T> x, OptionalOperand<T> gain = {}, OptionalOperand<T> bia
 struct EmbeddingOptions {
   std::optional<std::int64_t> padding_index = {};  // a token whose row receives no gradient
 };
-/// Rows of weight (count, width) by number: tokens (...) -> (..., width). Tokens are any integral expression of rank at most 3.
-/// Repeated tokens add up in the gradient.
+/// Rows of weight (count, width) by number: tokens (...) -> (..., width). Tokens are any integral expression of rank at
+/// most 3. Repeated tokens add up in the gradient.
 template <class T>
 Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options = {});
 template <class T, class Tokens>
-  requires(!std::is_same_v<Tokens, Integers>)
-Var<T> embedding(Var<T> weight, const Tokens& tokens, EmbeddingOptions options = {}) {
-  return embedding(weight, weight.tape().integers(tokens), options);
+requires(!std::is_same_v<Tokens, Integers>) Var<T> embedding(Var<T> weight, const Tokens& tokens,
+                                                             EmbeddingOptions options = {}) {
+  return embedding(weight, weight.tape("embedding").integers(tokens), options);
 }
 
 // ---- dropout.cpp
 
-/// In training each element is 0 with probability p and x / (1 - p) otherwise (Srivastava et al. 2014); in evaluation, or with p = 0,
-/// x itself. Which ones is a function of the tape's seed, its step, the op's place in the record, and the element's place in the
-/// whole batch (Tape::set_step).
+/// In training each element is 0 with probability p and x / (1 - p) otherwise (Srivastava et al. 2014); in evaluation,
+/// or with p = 0, x itself. Which ones is a function of the tape's seed, its step, the op's place in the record, and
+/// the element's place in the whole batch (Tape::set_step).
 template <class T>
 Var<T> dropout(Var<T> x, double p);
 
@@ -150,14 +151,14 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;        // the target distribution is (1 - s) onehot + s / classes
   Reduction reduction = Reduction::mean;
 };
-/// -log softmax(logits)[target], averaged over the targets that count (or summed), a scalar. logits (..., classes), targets (...)
-/// any integral expression. If no target counts, the loss is 0 and so are its gradients.
+/// -log softmax(logits)[target], averaged over the targets that count (or summed), a scalar. logits (..., classes),
+/// targets (...) any integral expression. If no target counts, the loss is 0 and so are its gradients.
 template <class T>
 Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions options = {});
 template <class T, class Targets>
-  requires(!std::is_same_v<Targets, Integers>)
-Var<T> cross_entropy(Var<T> logits, const Targets& targets, CrossEntropyOptions options = {}) {
-  return cross_entropy(logits, logits.tape().integers(targets), options);
+requires(!std::is_same_v<Targets, Integers>) Var<T> cross_entropy(Var<T> logits, const Targets& targets,
+                                                                  CrossEntropyOptions options = {}) {
+  return cross_entropy(logits, logits.tape("cross_entropy").integers(targets), options);
 }
 
 // ---- attention.cpp
@@ -174,16 +175,16 @@ template <class T>
 struct AttentionResult {
   Var<T> output, weights, log_sum_exp;
 };
-/// softmax(scale q k^T) v for each head (Vaswani et al. 2017, section 3.2). q (B, Tq, heads * dk), k (B, Tk, heads * dk), v (B, Tk,
-/// heads * dv) -> (B, Tq, heads * dv); head h stands at column h * dk. A query that may see no key gives 0. What a query may not
-/// see does not touch its result, whatever it holds.
+/// softmax(scale q k^T) v for each head (Vaswani et al. 2017, section 3.2). q (B, Tq, heads * dk), k (B, Tk, heads *
+/// dk), v (B, Tk, heads * dv) -> (B, Tq, heads * dv); head h stands at column h * dk. A query that may see no key gives
+/// 0. What a query may not see does not touch its result, whatever it holds.
 template <class T>
 Var<T> attention(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads, const Attend<T>& attend = {});
 /// The same on one projection's output as it is: qkv (B, T, 3 * heads * dk) holds q, k and v side by side.
 template <class T>
 Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend = {});
-/// The same with the weights (B, heads, Tq, Tk) and the log-sum-exp of the scores (B, heads, Tq), all differentiable. The
-/// log-sum-exp of a query that sees no key is -inf.
+/// The same with the weights (B, heads, Tq, Tk) and the log-sum-exp of the scores (B, heads, Tq), all differentiable.
+/// The log-sum-exp of a query that sees no key is -inf.
 template <class T>
 AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads,
                                           const Attend<T>& attend = {});

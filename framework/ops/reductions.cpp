@@ -6,15 +6,18 @@ namespace {
 
 using Summed = std::array<bool, Shape::max_rank>;
 
-Summed summed_axes(const char* op, const Shape& x, const Axes& axes) {
+template <class T>
+Summed summed_axes(const char* op, Var<T> x, const Axes& axes) {
+  tape_of(op, x);
   Summed summed{};
-  const auto resolved = axes.resolve(op, x.rank());
+  const auto resolved = axes.resolve(op, x.shape().rank());
   for (std::size_t i = 0; i < axes.count(); ++i) summed[resolved[i]] = true;
   return summed;
 }
 
 template <class T>
 Var<T> reduce(const char* name, Var<T> x, const Summed& summed, bool keep_dims, bool is_mean) {
+  Tape<T>& tape = tape_of(name, x);
   Shape shape;
   std::size_t count = 1;
   for (std::size_t axis = 0; axis < x.shape().rank(); ++axis) {
@@ -24,12 +27,13 @@ Var<T> reduce(const char* name, Var<T> x, const Summed& summed, bool keep_dims, 
       shape.push_back(1);
     if (summed[axis]) count *= x.shape()[axis];
   }
-  require<ShapeError>(!is_mean || count > 0, "[{}] expected at least one element to average over, got shape {}", name, x.shape());
+  require<ShapeError>(!is_mean || count > 0, "[{}] expected at least one element to average over, got shape {}", name,
+                      x.shape());
   const T scale = is_mean ? T(1) / static_cast<T>(count) : T(1);
   const kernels::Reduction plan = kernels::plan_reduction(x.shape(), summed);
-  Var<T> y = x.tape().output(name, shape, x);
+  Var<T> y = tape.output(name, shape, x);
   kernels::sum_forward(plan, x.data(), y.data(), scale, false);
-  x.tape().on_backward(y, [=] {
+  tape.on_backward(y, [=] {
     const auto [dx, accumulate] = x.tape().slot(x);
     kernels::sum_backward(plan, y.tape().slot(y).data, dx, scale, accumulate);
   });
@@ -46,7 +50,7 @@ Var<T> sum(Var<T> x) {
 }
 template <class T>
 Var<T> sum(Var<T> x, Axes axes, bool keep_dims) {
-  return reduce("sum", x, summed_axes("sum", x.shape(), axes), keep_dims, false);
+  return reduce("sum", x, summed_axes("sum", x, axes), keep_dims, false);
 }
 template <class T>
 Var<T> mean(Var<T> x) {
@@ -54,7 +58,7 @@ Var<T> mean(Var<T> x) {
 }
 template <class T>
 Var<T> mean(Var<T> x, Axes axes, bool keep_dims) {
-  return reduce("mean", x, summed_axes("mean", x.shape(), axes), keep_dims, true);
+  return reduce("mean", x, summed_axes("mean", x, axes), keep_dims, true);
 }
 
 template Var<float> sum(Var<float>);

@@ -45,14 +45,16 @@ Around around(const Shape& shape, std::size_t axis) {
 
 template <class T>
 Var<T> reshape(Var<T> x, Shape shape) {
-  return x.tape().alias("reshape", shape, x);
+  return x.tape("reshape").alias("reshape", shape, x);
 }
 
 template <class T>
 Var<T> transpose(Var<T> x, Axes permutation) {
+  tape_of("transpose", x);
   const Shape from = x.shape();
-  require<ShapeError>(permutation.count() == from.rank(), "[transpose] expected a permutation of {} axes for shape {}, got {} axes",
-                      from.rank(), from, permutation.count());
+  require<ShapeError>(permutation.count() == from.rank(),
+                      "[transpose] expected a permutation of {} axes for shape {}, got {} axes", from.rank(), from,
+                      permutation.count());
   const auto axes = permutation.resolve("transpose", from.rank());
   const auto stride = row_major(from);
   const std::size_t pad = 4 - from.rank();
@@ -71,30 +73,41 @@ Var<T> transpose(Var<T> x, Axes permutation) {
 
 template <class T>
 Var<T> transpose(Var<T> x) {
+  tape_of("transpose", x);
   switch (x.shape().rank()) {
-    case 2: return transpose(x, {1, 0});
-    case 3: return transpose(x, {2, 1, 0});
-    case 4: return transpose(x, {3, 2, 1, 0});
-    default: return reshape(x, x.shape());
+    case 2:
+      return transpose(x, {1, 0});
+    case 3:
+      return transpose(x, {2, 1, 0});
+    case 4:
+      return transpose(x, {3, 2, 1, 0});
+    default:
+      return reshape(x, x.shape());
   }
 }
 
 template <class T>
 Var<T> slice(Var<T> x, int axis, std::size_t begin, std::size_t end) {
+  tape_of("slice", x);
   const std::size_t a = resolve_axis("slice", axis, x.shape().rank());
   const auto [before, along, after] = around(x.shape(), a);
-  require<ShapeError>(begin <= end && end <= along, "[slice] expected 0 <= begin <= end <= {} on axis {} of {}, got begin {} and end {}",
-                      along, a, x.shape(), begin, end);
+  require<ShapeError>(begin <= end && end <= along,
+                      "[slice] expected 0 <= begin <= end <= {} on axis {} of {}, got begin {} and end {}", along, a,
+                      x.shape(), begin, end);
   Shape shape = x.shape();
   shape[a] = end - begin;
   const std::size_t run = (end - begin) * after;
-  return copy_op("slice", x, shape, {1, 1, before, run}, begin * after, {0, 0, along * after, 1}, {0, 0, run, 1}, run == along * after);
+  return copy_op("slice", x, shape, {1, 1, before, run}, begin * after, {0, 0, along * after, 1}, {0, 0, run, 1},
+                 run == along * after);
 }
 
 template <class T>
 Var<T> concat(std::span<const Var<T>> parts, int axis) {
   constexpr std::size_t most = 64;
-  require<ShapeError>(!parts.empty() && parts.size() <= most, "[concat] expected 1 to {} parts, got {}", most, parts.size());
+  require<ShapeError>(!parts.empty() && parts.size() <= most, "[concat] expected 1 to {} parts, got {}", most,
+                      parts.size());
+  Tape<T>& tape = parts[0].tape("concat");
+  for (const Var<T>& part : parts) tape.check(part, "concat");
   Shape shape = parts[0].shape();
   const std::size_t a = resolve_axis("concat", axis, shape.rank());
   shape[a] = 0;
@@ -110,7 +123,6 @@ Var<T> concat(std::span<const Var<T>> parts, int axis) {
   }
   const auto [before, along, after] = around(shape, a);
   const std::size_t row = along * after, count = parts.size();
-  Tape<T>& tape = parts[0].tape();
   Var<T> y = tape.output_from("concat", shape, parts.data(), count);
   // The callback holds its handles in the tape's memory, since it may own nothing.
   auto* kept = static_cast<Var<T>*>(tape.scratch_bytes(count * sizeof(Var<T>)));

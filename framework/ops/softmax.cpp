@@ -24,6 +24,7 @@ Var<T> along_rows(const char* name, Var<T> x, Forward<T> forward, Backward<T> ba
 /// Moves the axis to the end and back, if it is not there already.
 template <class T, class F>
 Var<T> with_axis_last(const char* name, Var<T> x, int axis, F&& f) {
+  tape_of(name, x);
   const std::size_t rank = x.shape().rank();
   require<ShapeError>(rank > 0, "[{}] expected an array with at least one axis, got a scalar", name);
   const std::size_t a = resolve_axis(name, axis, rank);
@@ -31,7 +32,9 @@ Var<T> with_axis_last(const char* name, Var<T> x, int axis, F&& f) {
   const int i = static_cast<int>(a), last = static_cast<int>(rank - 1);
   const auto swap = [&](Var<T> v) {
     const auto at = [&](int k) { return k == i ? last : k == last ? i : k; };
-    return rank == 2 ? transpose(v, {1, 0}) : rank == 3 ? transpose(v, {at(0), at(1), at(2)}) : transpose(v, {at(0), at(1), at(2), at(3)});
+    return rank == 2   ? transpose(v, {1, 0})
+           : rank == 3 ? transpose(v, {at(0), at(1), at(2)})
+                       : transpose(v, {at(0), at(1), at(2), at(3)});
   };
   return swap(f(swap(x)));
 }

@@ -18,7 +18,8 @@ namespace detail {
 /// An xtensor adaptor on row-major memory; it allocates nothing and cannot be resized.
 template <class Element>
 auto adapt(Element* data, const Shape& shape) {
-  return xt::adapt(data, shape.size(), xt::no_ownership(), xt::svector<std::size_t, Shape::max_rank>(shape.begin(), shape.end()));
+  return xt::adapt(data, shape.size(), xt::no_ownership(),
+                   xt::svector<std::size_t, Shape::max_rank>(shape.begin(), shape.end()));
 }
 
 /// Evaluates an expression into memory of its shape.
@@ -94,8 +95,8 @@ Mask Tape<T>::lengths(const Expression& lengths, std::size_t time) {
   const Mask mask = constant("lengths", Shape{shape[0], time}, data);
   for (std::size_t row = 0; row < shape[0]; ++row) {
     const auto length = static_cast<long long>(lengths(row));
-    require<ShapeError>(length >= 0 && length <= static_cast<long long>(time), "[lengths] expected lengths from 0 to {}, got {} in row {}",
-                        time, length, row);
+    require<ShapeError>(length >= 0 && length <= static_cast<long long>(time),
+                        "[lengths] expected lengths from 0 to {}, got {} in row {}", time, length, row);
     std::fill_n(data + row * time, time, std::uint8_t{0});
     std::fill_n(data + row * time, length, std::uint8_t{1});
   }
@@ -109,7 +110,8 @@ Integers Tape<T>::integers(const Expression& expression) {
     check(expression, "integers");
     return expression;
   } else {
-    static_assert(std::is_integral_v<detail::ElementOf<Expression>>, "tokens, targets and indices are integral expressions");
+    static_assert(std::is_integral_v<detail::ElementOf<Expression>>,
+                  "tokens, targets and indices are integral expressions");
     std::int64_t* data = nullptr;
     const Integers integers = constant("integers", Shape(expression.shape()), data);
     detail::evaluate(expression, data);
@@ -120,11 +122,15 @@ Integers Tape<T>::integers(const Expression& expression) {
 template <class T>
 template <class Expression>
 void Tape<T>::backward(Var<T> y, const Expression& dy) {
+  check(y, "backward");
   const Shape shape(dy.shape());
   require<ShapeError>(shape == y.shape(), "[backward] dy must have the shape {} of y, got {}", y.shape(), shape);
+  // Evaluated before anything is released: dy may be made from a gradient that was retained.
+  const auto upstream = workspace(shape.size());
+  detail::evaluate(dy, upstream.data());
   begin_backward(y);
   auto grad = y.grad();
-  xt::noalias(grad) += dy;
+  xt::noalias(grad) += detail::adapt(upstream.data(), shape);
   run_backward(y);
 }
 

@@ -16,8 +16,7 @@ class In {
   In(Var<T> x) : operand_(x) {}
   In(const Parameter<T>& p) : operand_(&p) {}
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  In(Number x) : operand_(static_cast<T>(x)) {}
+  requires std::is_arithmetic_v<Number> In(Number x) : operand_(static_cast<T>(x)) {}
 
   /// The operand as a Var on the given tape.
   Var<T> on(Tape<T>& tape) const {

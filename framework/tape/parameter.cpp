@@ -9,10 +9,14 @@ namespace xtape {
 
 const char* to_string(Role role) {
   switch (role) {
-    case Role::weight: return "weight";
-    case Role::bias: return "bias";
-    case Role::gain: return "gain";
-    case Role::embedding: return "embedding";
+    case Role::weight:
+      return "weight";
+    case Role::bias:
+      return "bias";
+    case Role::gain:
+      return "gain";
+    case Role::embedding:
+      return "embedding";
   }
   return "";
 }

@@ -36,7 +36,8 @@ class Parameter {
 
   /// The values, read only, as an xtensor adaptor (defined in expr.hpp).
   auto value() const;
-  /// The values for writing. Every call counts as a new version, and a tape refuses to run backward through an older one.
+  /// The values for writing. Every call counts as a new version, and a tape refuses to run backward through an older
+  /// one.
   auto write();
   /// The gradient, zero if there is none yet. Asking for it counts as giving it one: has_grad() is true afterwards.
   auto grad();

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <ostream>
-
-#include <xtape/framework/tape/print.hpp>
 
 namespace xtape {
 namespace {
@@ -24,55 +21,14 @@ std::uint64_t next_stamp() {
 // ---- handles
 
 template <class T>
-const Shape& Var<T>::shape() const {
-  return tape().node(*this, "shape").shape;
-}
-
-template <class T>
-bool Var<T>::requires_grad() const {
-  return tape().node(*this, "requires_grad").requires_grad;
-}
-
-template <class T>
-Tape<T>& Var<T>::tape() const {
-  require<TapeError>(tape_ != nullptr, "[tape] expected a value on a tape, got a default-constructed Var");
-  return *tape_;
-}
-
-template <class T>
-const char* Var<T>::op() const {
-  return tape().node(*this, "op").op;
-}
-
-template <class T>
-T* Var<T>::data() const {
-  return tape().node(*this, "value").value;
-}
-
-template <class T>
-T Var<T>::item() const {
-  require<ShapeError>(size() == 1, "[item] expected a value of size 1, got shape {}", shape());
-  return *data();
-}
-
-template <class T>
-std::string to_string(Var<T> x) {
-  return fmt::format("{} {}: {}", x.op(), to_string(x.shape()), array_to_string(x.data(), x.shape()));
-}
-
-template <class T>
-std::ostream& operator<<(std::ostream& out, Var<T> x) {
-  return out << to_string(x);
-}
-
-template <class T>
 void Tape<T>::check_ticket(const void* tape, detail::Ticket ticket, const char* op) const {
   require<TapeError>(tape != nullptr, "[{}] expected a value on a tape, got an empty handle", op);
   require<TapeError>(tape == this, "[{}] all operands must live on one tape, got one from another tape", op);
-  require<TapeError>(ticket.node < nodes_.size() && nodes_[ticket.node].stamp == ticket.stamp,
-                     "[{}] expected a live handle, got one whose value is gone: it was made before clear() or in a scope "
-                     "that has ended",
-                     op);
+  require<TapeError>(
+      ticket.node < nodes_.size() && nodes_[ticket.node].stamp == ticket.stamp,
+      "[{}] expected a live handle, got one whose value is gone: it was made before clear() or in a scope "
+      "that has ended",
+      op);
 }
 
 template <class T>
@@ -89,7 +45,8 @@ Tape<T>::Tape(std::uint64_t seed) : stamp_(next_stamp()), seed_(seed) {}
 template <class T>
 typename Tape<T>::Node& Tape<T>::push(const char* op, Shape shape) {
   require<TapeError>(nodes_.size() >> detail::Ticket::node_bits == 0,
-                     "[{}] a tape holds at most 2^{} values, call clear() between steps", op, detail::Ticket::node_bits);
+                     "[{}] a tape holds at most 2^{} values, call clear() between steps", op,
+                     detail::Ticket::node_bits);
   Node& node = nodes_.emplace_back();
   node.op = op;
   node.shape = shape;
@@ -138,10 +95,11 @@ void Tape<T>::check_closed(const char* op, const Var<T>* inputs, std::size_t cou
   const Node& last = nodes_[open_.back()];
   bool sibling = std::strcmp(last.op, op) == 0 && last.input_count == count;
   for (std::size_t i = 0; sibling && i < count; ++i) sibling = inputs[i].ticket_.node == last.inputs[i];
-  require<TapeError>(sibling,
-                     "[{}] its output requires a gradient, so the op must close it with tape.on_backward(y, ...) before "
-                     "anything else is recorded; got [{}] next",
-                     last.op, op);
+  require<TapeError>(
+      sibling,
+      "[{}] its output requires a gradient, so the op must close it with tape.on_backward(y, ...) before "
+      "anything else is recorded; got [{}] next",
+      last.op, op);
 }
 
 template <class T>
@@ -167,8 +125,9 @@ Var<T> Tape<T>::output_from(const char* op, Shape shape, const Var<T>* inputs, s
 template <class T>
 Var<T> Tape<T>::alias(const char* op, Shape shape, Var<T> x) {
   const Node source = node(x, op);
-  require<ShapeError>(shape.size() == source.shape.size(), "[{}] expected a shape of {} elements like {}, got {} with {}", op,
-                      source.shape.size(), source.shape, shape, shape.size());
+  require<ShapeError>(shape.size() == source.shape.size(),
+                      "[{}] expected a shape of {} elements like {}, got {} with {}", op, source.shape.size(),
+                      source.shape, shape, shape.size());
   check_closed(op, &x, 1);
   auto* inputs = static_cast<std::uint32_t*>(record_memory(sizeof(std::uint32_t), alignof(std::uint32_t)));
   *inputs = static_cast<std::uint32_t>(x.ticket_.node);
@@ -196,8 +155,8 @@ bool Tape<T>::check_outputs(std::initializer_list<Var<T>> outputs) {
 
 template <class T>
 void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void (*run)(void*)) {
-  auto* group = static_cast<std::uint32_t*>(
-      record_memory(outputs.size() * sizeof(std::uint32_t), alignof(std::uint32_t)));
+  auto* group =
+      static_cast<std::uint32_t*>(record_memory(outputs.size() * sizeof(std::uint32_t), alignof(std::uint32_t)));
   std::transform(outputs.begin(), outputs.end(), group,
                  [](const Var<T>& y) { return static_cast<std::uint32_t>(y.ticket_.node); });
   std::sort(group, group + outputs.size());
@@ -228,10 +187,11 @@ T* Tape<T>::gradient(Node& owner, bool& existed) {
     existed = parameter.has_grad();
     return parameter.touch_grad_data();
   }
-  require<TapeError>(owner.gradient != Gradient::released,
-                     "[grad] the gradient of [{}] {} was released once it had been passed on; call tape.retain_grad before "
-                     "backward to keep it",
-                     owner.op, owner.shape);
+  require<TapeError>(
+      owner.gradient != Gradient::released,
+      "[grad] the gradient of [{}] {} was released once it had been passed on; call tape.retain_grad before "
+      "backward to keep it",
+      owner.op, owner.shape);
   existed = owner.gradient == Gradient::present;
   if (!existed) owner.grad = static_cast<T*>(pool_.allocate(owner.shape.size() * sizeof(T)));
   owner.gradient = Gradient::present;
@@ -284,30 +244,40 @@ void Tape<T>::backward(Var<T> scalar) {
   run_backward(scalar);
 }
 
+/// Callbacks read the values of their inputs again, those of frozen parameters included.
+template <class T>
+void Tape<T>::check_versions(const Node& user) const {
+  for (std::size_t i = 0; i < user.input_count; ++i) {
+    const Node& used = nodes_[nodes_[user.inputs[i]].owner];
+    require<TapeError>(
+        used.parameter < 0 || used.version == parameters_[static_cast<std::size_t>(used.parameter)].version(),
+        "[backward] a parameter of shape {} was written after [{}] had used it in forward, so gradients would be "
+        "wrong; run forward again",
+        used.shape, user.op);
+  }
+}
+
 template <class T>
 void Tape<T>::begin_backward(Var<T> y) {
   const Node& last = node(y, "backward");
-  require<TapeError>(last.requires_grad,
-                     "[backward] expected a value that depends on something that requires a gradient, got [{}] that does "
-                     "not (was it made under no_grad?)",
-                     last.op);
+  require<TapeError>(
+      last.requires_grad,
+      "[backward] expected a value that depends on something that requires a gradient, got [{}] that does "
+      "not (was it made under no_grad?)",
+      last.op);
   if (!open_.empty())
-    throw TapeError(fmt::format("[{}] its output requires a gradient, so the op must close it with "
-                                "tape.on_backward(y, ...); got backward() next",
-                                nodes_[open_.back()].op));
-  for (std::size_t i = 0; i <= y.ticket_.node; ++i) {
-    Node& node = nodes_[i];
-    if (node.parameter >= 0 && node.requires_grad)
-      require<TapeError>(node.version == parameters_[static_cast<std::size_t>(node.parameter)].version(),
-                         "[backward] a parameter of shape {} was written after it had been used in forward, so its "
-                         "gradient would be wrong; run forward again",
-                         node.shape);
-  }
-  // Gradients of intermediate values start anew; those of inputs and parameters are added to.
+    throw TapeError(
+        fmt::format("[{}] its output requires a gradient, so the op must close it with "
+                    "tape.on_backward(y, ...); got backward() next",
+                    nodes_[open_.back()].op));
   for (std::size_t i = 0; i <= y.ticket_.node; ++i)
-    if (nodes_[i].is_output) {
-      release_gradient(nodes_[i]);
-      nodes_[i].gradient = Gradient::none;
+    if (nodes_[i].requires_grad) check_versions(nodes_[i]);
+  // Gradients of intermediate values start anew, also of those recorded after y: they may be further outputs of the op
+  // that made y. Those of inputs and parameters are added to.
+  for (Node& node : nodes_)
+    if (node.is_output) {
+      release_gradient(node);
+      node.gradient = Gradient::none;
     }
 }
 
@@ -369,14 +339,19 @@ std::array<Var<T>, 8> Tape<T>::Scope::keep_all(std::initializer_list<Var<T>> ys)
   std::array<Var<T>, 8> kept;
   std::array<T*, 8> copies{};
   std::array<Node, 8> sources;
-  require<TapeError>(ys.size() <= kept.size(), "[scope.keep] at most {} values can be kept, got {}", kept.size(), ys.size());
+  require<TapeError>(ys.size() <= kept.size(), "[scope.keep] at most {} values can be kept, got {}", kept.size(),
+                     ys.size());
+  require<TapeError>(depth_ == tape_.scope_depth_, "[scope.keep] expected the innermost scope, got one of {} around it",
+                     tape_.scope_depth_ - depth_);
+  require<TapeError>(clears_ == tape_.clears_, "[scope.keep] expected a scope that is open, got one that clear() ended");
   std::size_t n = 0;
   for (Var<T> y : ys) {
     sources[n] = tape_.node(y, "scope.keep");
-    require<TapeError>(!sources[n].requires_grad,
-                       "[scope.keep] expected a value that requires no gradient, got [{}] {}, whose record ends with the "
-                       "scope; use no_grad() in it",
-                       sources[n].op, sources[n].shape);
+    require<TapeError>(
+        !sources[n].requires_grad,
+        "[scope.keep] expected a value that requires no gradient, got [{}] {}, whose record ends with the "
+        "scope; use no_grad() in it",
+        sources[n].op, sources[n].shape);
     ++n;
   }
   // Their memory is about to be given back, and may overlap the place that they move to.
@@ -398,17 +373,11 @@ std::array<Var<T>, 8> Tape<T>::Scope::keep_all(std::initializer_list<Var<T>> ys)
   return kept;
 }
 
-template class Var<float>;
-template class Var<double>;
 template class Tape<float>;
 template class Tape<double>;
 template Mask Tape<float>::constant(const char*, const Shape&, std::uint8_t*&);
 template Mask Tape<double>::constant(const char*, const Shape&, std::uint8_t*&);
 template Integers Tape<float>::constant(const char*, const Shape&, std::int64_t*&);
 template Integers Tape<double>::constant(const char*, const Shape&, std::int64_t*&);
-template std::string to_string(Var<float>);
-template std::string to_string(Var<double>);
-template std::ostream& operator<<(std::ostream&, Var<float>);
-template std::ostream& operator<<(std::ostream&, Var<double>);
 
 }  // namespace xtape

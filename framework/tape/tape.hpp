@@ -50,6 +50,11 @@ struct RandomState {
   std::uint64_t seed, step, ordinal, first_row;
 };
 
+/// What a backward callback has to be. It lives in the tape's memory and is never destroyed, so it may capture Vars,
+/// pointers and numbers, but no containers.
+template <class Callback>
+concept OwnsNothing = std::is_trivially_destructible_v<Callback>;
+
 template <class T>
 class Tape {
  public:
@@ -82,12 +87,11 @@ class Tape {
 
   // ---- for ops
 
-  /// Opens an output of the op. It requires a gradient if any input does and recording is on. An op with several outputs opens
-  /// them one after another with the same inputs. Throws TapeError for a stale handle, a foreign tape, or if an earlier
-  /// output that requires a gradient was never closed.
+  /// Opens an output of the op. It requires a gradient if any input does and recording is on. An op with several
+  /// outputs opens them one after another with the same inputs. Throws TapeError for a stale handle, a foreign tape, or
+  /// if an earlier output that requires a gradient was never closed.
   template <class... Inputs>
-    requires(std::same_as<Inputs, Var<T>> && ...)
-  Var<T> output(const char* op, Shape shape, Inputs... inputs) {
+  requires(std::same_as<Inputs, Var<T>>&&...) Var<T> output(const char* op, Shape shape, Inputs... inputs) {
     return output_from(op, shape, {inputs...});
   }
   Var<T> output_from(const char* op, Shape shape, std::initializer_list<Var<T>> inputs) {
@@ -99,16 +103,13 @@ class Tape {
 
   /// Closes an output: the callback adds into the gradients of those inputs that require one. It may hold handles,
   /// tape memory and numbers, nothing with a destructor.
-  template <class Callback>
+  template <OwnsNothing Callback>
   void on_backward(Var<T> y, Callback callback) {
     on_backward({y}, callback);
   }
   /// Closes several outputs of one op: the callback runs if any of them received a gradient; the others read as zero.
-  template <class Callback>
+  template <OwnsNothing Callback>
   void on_backward(std::initializer_list<Var<T>> outputs, Callback callback) {
-    static_assert(std::is_trivially_destructible_v<Callback>,
-                  "a backward callback lives in the tape's memory and is never destroyed: capture Vars, pointers and "
-                  "numbers, not containers");
     if (!check_outputs(outputs)) return;
     void* place = record_memory(sizeof(Callback), alignof(Callback));
     new (place) Callback(callback);
@@ -179,10 +180,10 @@ class Tape {
     const std::uint32_t* inputs = nullptr;   // numbers of the nodes that it was made from
     const std::uint32_t* outputs = nullptr;  // on the first output of an op: all of its outputs
     std::uint32_t input_count = 0, output_count = 0;
-    std::uint32_t owner = 0;        // the node that owns value and gradient: itself, unless it is an alias
-    std::int32_t parameter = -1;    // index into parameters_
-    std::uint64_t version = 0;      // of the parameter when it was recorded
-    void* callback = nullptr;       // on the first output of an op
+    std::uint32_t owner = 0;      // the node that owns value and gradient: itself, unless it is an alias
+    std::int32_t parameter = -1;  // index into parameters_
+    std::uint64_t version = 0;    // of the parameter when it was recorded
+    void* callback = nullptr;     // on the first output of an op
     void (*run)(void*) = nullptr;
     bool requires_grad = false, is_output = false, retained = false;
     Gradient gradient = Gradient::none;
@@ -212,6 +213,7 @@ class Tape {
   T* gradient(Node& owner, bool& existed);
   T* zeroed_gradient(Node& owner);
   void release_gradient(Node& owner);
+  void check_versions(const Node& user) const;
   void begin_backward(Var<T> y);
   void run_backward(Var<T> y);
 
@@ -226,9 +228,19 @@ class Tape {
   MemoryUse::Amount values_, saved_;
   std::uint64_t stamp_, clears_ = 0;
   std::uint64_t seed_, step_ = 0, ordinal_ = 0, first_row_ = 0;
-  int no_grad_depth_ = 0;
+  int no_grad_depth_ = 0, scope_depth_ = 0;
   bool training_ = true;
 };
+
+/// The tape that the operands of an op live on. Throws TapeError in the op's name if one of them is empty, stale or of
+/// another tape than the first.
+template <class T, class... More>
+Tape<T>& tape_of(const char* op, Var<T> x, More... more) {
+  Tape<T>& tape = x.tape(op);
+  tape.check(x, op);
+  (tape.check(more, op), ...);
+  return tape;
+}
 
 /// A guard: while it lives, ops on the tape record nothing for backward.
 template <class T>
@@ -247,18 +259,21 @@ class Tape<T>::NoGrad {
 template <class T>
 class Tape<T>::Scope {
  public:
-  explicit Scope(Tape& tape) : tape_(tape), start_(tape.position()), clears_(tape.clears_) {}
+  explicit Scope(Tape& tape)
+      : tape_(tape), start_(tape.position()), clears_(tape.clears_), depth_(++tape.scope_depth_) {}
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
   ~Scope() {
+    --tape_.scope_depth_;
     if (clears_ == tape_.clears_) tape_.release(start_);
   }
-  /// Releases what the scope has made so far, except the value of y, which outlives the scope under the handle that is returned.
-  /// Throws TapeError if y requires a gradient, since its record would be lost.
+  /// Releases what the scope has made so far, except the value of y, which outlives the scope under the handle that is
+  /// returned. Throws TapeError if y requires a gradient, since its record would be lost, and if another scope is open
+  /// inside this one.
   Var<T> keep(Var<T> y) { return keep_all({y})[0]; }
   template <class... More>
-    requires(sizeof...(More) > 0)
-  std::array<Var<T>, 1 + sizeof...(More)> keep(Var<T> y, More... more) {
+  requires(sizeof...(More) > 0) std::array < Var<T>,
+  1 + sizeof...(More) > keep(Var<T> y, More... more) {
     const auto kept = keep_all({y, more...});
     std::array<Var<T>, 1 + sizeof...(More)> result;
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = kept[i];
@@ -270,6 +285,7 @@ class Tape<T>::Scope {
   Tape& tape_;
   Position start_;
   std::uint64_t clears_;
+  int depth_;
 };
 
 /// Numbers from the tape's pool that go back to it at the end of the block.

@@ -28,15 +28,16 @@ class Var {
   using value_type = T;
   Var() = default;
 
-  const Shape& shape() const;
+  Shape shape() const;
   std::size_t size() const { return shape().size(); }
   bool requires_grad() const;
-  /// The tape that it lives on. Throws TapeError for a Var that names nothing.
-  Tape<T>& tape() const;
+  /// The tape that it lives on. Throws TapeError for a Var that names nothing; `op` names who asks.
+  Tape<T>& tape(const char* op = "tape") const;
   /// Name of the op that made it.
   const char* op() const;
 
-  /// The value as an xtensor adaptor on the tape's memory (defined in expr.hpp). To be written by the op that made it, once.
+  /// The value as an xtensor adaptor on the tape's memory (defined in expr.hpp). To be written by the op that made it,
+  /// once.
   auto value() const;
   /// The gradient as an xtensor adaptor, zero-filled on first touch. Throws TapeError if it was released: the gradient
   /// of an intermediate value is kept only if `tape.retain_grad` asked for it.

@@ -34,7 +34,9 @@ class Checked {
   std::string name(std::size_t i) const {
     return is_input(i) ? fmt::format("input {}", i) : parameters_[i - values_.size()].name;
   }
-  Shape shape(std::size_t i) const { return is_input(i) ? shapes_[i] : parameters_[i - values_.size()].parameter.shape(); }
+  Shape shape(std::size_t i) const {
+    return is_input(i) ? shapes_[i] : parameters_[i - values_.size()].parameter.shape();
+  }
   double get(std::size_t i, std::size_t k) const {
     return is_input(i) ? values_[i][k] : parameters_[i - values_.size()].parameter.data()[k];
   }
@@ -81,7 +83,8 @@ class Checked {
     tape_.clear();
     tape_.set_step(0);
     inputs_.clear();
-    for (std::size_t i = 0; i < values_.size(); ++i) inputs_.push_back(tape_.input(adapt(values_[i].data(), shapes_[i]), requires_grad));
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      inputs_.push_back(tape_.input(adapt(values_[i].data(), shapes_[i]), requires_grad));
     return f_(tape_, inputs_);
   }
   double* grad_data(std::size_t i) {
@@ -104,8 +107,8 @@ class Checked {
 
 /// Differences of f around one element with the steps h and h/2.
 struct Differences {
-  double numeric, bar;           // extrapolated derivative and its error bar
-  double below, above, slack;    // one-sided slopes and how far they may be off
+  double numeric, bar;         // extrapolated derivative and its error bar
+  double below, above, slack;  // one-sided slopes and how far they may be off
   bool kink;
 };
 
@@ -134,8 +137,8 @@ Differences difference(Checked& checked, std::size_t i, std::size_t k, double h,
           jump2 > 0.75 * jump1 && jump2 > 64 * noise};
 }
 
-void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& analytic, const Checked::Projected& middle,
-                  TensorReport& report) {
+void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& analytic,
+                  const Checked::Projected& middle, TensorReport& report) {
   const std::size_t n = report.shape.size();
   double squares = 0;
   for (std::size_t k = 0; k < n; ++k) squares += checked.get(i, k) * checked.get(i, k);
@@ -170,7 +173,8 @@ void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& an
       report.bar = d.bar;
       report.worst = report.shape;
       std::size_t rest = k;
-      for (std::size_t axis = report.shape.rank(); axis-- > 0; rest /= report.shape[axis]) report.worst[axis] = rest % report.shape[axis];
+      for (std::size_t axis = report.shape.rank(); axis-- > 0; rest /= report.shape[axis])
+        report.worst[axis] = rest % report.shape[axis];
     }
   }
   if (any_non_finite)
@@ -183,11 +187,13 @@ void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& an
 
 }  // namespace
 
-GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
-                              ParameterList<double> parameters, std::uint64_t seed) {
+GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>& shapes,
+                              std::vector<std::vector<double>> values, ParameterList<double> parameters,
+                              std::uint64_t seed) {
   Checked checked(f, shapes, std::move(values), std::move(parameters), seed);
   std::vector<std::vector<double>> prefill;
-  for (std::size_t i = 0; i < checked.count(); ++i) prefill.push_back(normal_values(checked.shape(i), seed, prefill_stream + i));
+  for (std::size_t i = 0; i < checked.count(); ++i)
+    prefill.push_back(normal_values(checked.shape(i), seed, prefill_stream + i));
   auto analytic = checked.gradients(nullptr);
   const auto again = checked.gradients(nullptr);
   const auto added = checked.gradients(&prefill);
@@ -216,13 +222,20 @@ GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>
 
 const char* to_string(Verdict verdict) {
   switch (verdict) {
-    case Verdict::ok: return "ok";
-    case Verdict::kink: return "kink";
-    case Verdict::mismatch: return "mismatch";
-    case Verdict::no_gradient: return "no gradient";
-    case Verdict::does_not_add: return "does not add";
-    case Verdict::non_deterministic: return "non-deterministic";
-    case Verdict::non_finite: return "non-finite";
+    case Verdict::ok:
+      return "ok";
+    case Verdict::kink:
+      return "kink";
+    case Verdict::mismatch:
+      return "mismatch";
+    case Verdict::no_gradient:
+      return "no gradient";
+    case Verdict::does_not_add:
+      return "does not add";
+    case Verdict::non_deterministic:
+      return "non-deterministic";
+    case Verdict::non_finite:
+      return "non-finite";
   }
   return "";
 }
@@ -235,9 +248,10 @@ GradcheckReport::operator bool() const {
 std::string to_string(const GradcheckReport& report) {
   std::string text;
   for (const TensorReport& t : report.tensors)
-    text += fmt::format("{:<17} {} {}: worst at {}, analytic {:.10g}, numeric {:.10g}, error bar {:.2g}, step {:.2g}; {} checked{}\n",
-                        to_string(t.verdict), t.name, t.shape, t.worst, t.analytic, t.numeric, t.bar, t.step, t.checked,
-                        t.kinks > 0 ? fmt::format(", {} at a kink", t.kinks) : "");
+    text += fmt::format(
+        "{:<17} {} {}: worst at {}, analytic {:.10g}, numeric {:.10g}, error bar {:.2g}, step {:.2g}; {} checked{}\n",
+        to_string(t.verdict), t.name, t.shape, t.worst, t.analytic, t.numeric, t.bar, t.step, t.checked,
+        t.kinks > 0 ? fmt::format(", {} at a kink", t.kinks) : "");
   return text;
 }
 

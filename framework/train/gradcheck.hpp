@@ -1,10 +1,11 @@
 #pragma once
 // Analytic gradients against finite differences.
 //
-// The function is made scalar by a random projection of its output (a plain sum would hide errors: through softmax it has no gradient).
-// For every element x of every input and parameter, central differences with the steps h and h/2, Richardson's extrapolation of the two
-// (Richardson 1911) and their difference as an error bar: the verdict does not rest on a tolerance that someone guessed. Gradients are
-// also computed on top of random numbers, so that an `=` in place of `+=` is seen.
+// The function is made scalar by a random projection of its output (a plain sum would hide errors: through softmax it
+// has no gradient). For every element x of every input and parameter, central differences with the steps h and h/2,
+// Richardson's extrapolation of the two (Richardson 1911) and their difference as an error bar: the verdict does not
+// rest on a tolerance that someone guessed. Gradients are also computed on top of random numbers, so that an `=` in
+// place of `+=` is seen.
 
 #include <cstdint>
 #include <functional>
@@ -20,8 +21,8 @@
 namespace xtape {
 
 struct GradcheckOptions {
-  std::uint64_t seed = 0;                  // of the inputs and the projection
-  ParameterList<double> parameters = {};   // of a lambda; a module's own are found by its visit
+  std::uint64_t seed = 0;                 // of the inputs and the projection
+  ParameterList<double> parameters = {};  // of a lambda; a module's own are found by its visit
 };
 
 enum class Verdict {
@@ -56,8 +57,9 @@ std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
 namespace detail {
 
 using CheckedFunction = std::function<Var<double>(Tape<double>&, std::span<const Var<double>>)>;
-GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
-                              ParameterList<double> parameters, std::uint64_t seed);
+GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>& shapes,
+                              std::vector<std::vector<double>> values, ParameterList<double> parameters,
+                              std::uint64_t seed);
 std::vector<double> normal_values(const Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
 template <class F, std::size_t... I>
@@ -90,8 +92,8 @@ GradcheckReport gradcheck_values(F& f, const std::vector<Shape>& shapes, std::ve
 
 }  // namespace detail
 
-/// Checks f at random normal inputs of the given shapes. f takes that many Vars (up to 8), or a Tape<double>& and them, and returns a Var;
-/// the parameters of a module are found by its visit, those of a lambda are given in the options.
+/// Checks f at random normal inputs of the given shapes. f takes that many Vars (up to 8), or a Tape<double>& and them,
+/// and returns a Var; the parameters of a module are found by its visit, those of a lambda are given in the options.
 template <class F>
 GradcheckReport gradcheck(F&& f, std::vector<Shape> inputs, GradcheckOptions options = {}) {
   std::vector<std::vector<double>> values;

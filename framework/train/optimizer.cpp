@@ -17,7 +17,8 @@ template <class T>
 Optimizer<T>::Optimizer(ParameterList<T> parameters, double learning_rate, double weight_decay, Decay decay)
     : parameters_(std::move(parameters)), learning_rate_(learning_rate), weight_decay_(weight_decay), decay_(decay) {
   require_rate("optimizer", learning_rate);
-  require(weight_decay >= 0 && std::isfinite(weight_decay), "[optimizer] weight decay must be finite and not negative, got {}", weight_decay);
+  require(weight_decay >= 0 && std::isfinite(weight_decay),
+          "[optimizer] weight decay must be finite and not negative, got {}", weight_decay);
 }
 
 template <class T>
@@ -49,14 +50,16 @@ void Optimizer<T>::require_finite(const char* optimizer) const {
   for (const auto& [name, parameter] : parameters_) {
     if (!parameter.has_grad()) continue;
     const double squares = kernels::sum_of_squares(parameter.share().touch_grad_data(), parameter.size());
-    require(std::isfinite(squares), "[{}] expected finite gradients, got infinity or NaN in the gradient of {}; no parameter was changed",
+    require(std::isfinite(squares),
+            "[{}] expected finite gradients, got infinity or NaN in the gradient of {}; no parameter was changed",
             optimizer, name);
   }
 }
 
 template <class T>
 Sgd<T>::Sgd(ParameterList<T> parameters, SgdOptions options)
-    : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay), options_(options) {
+    : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay),
+      options_(options) {
   require(options.momentum >= 0 && options.momentum < 1, "[Sgd] momentum must be in [0, 1), got {}", options.momentum);
   if (options.momentum > 0)
     for (const auto& [name, parameter] : this->parameters_) this->add_state("momentum." + name, parameter.shape());
@@ -69,15 +72,16 @@ void Sgd<T>::step() {
     Parameter<T>& w = this->parameters_[i].parameter;
     if (!w.has_grad() || w.frozen()) continue;
     T* momentum = options_.momentum > 0 ? this->state_[i].parameter.write_data() : nullptr;
-    kernels::sgd_update<T>({this->learning_rate_, options_.momentum, this->decay_of(w)}, w.size(), w.grad_data(), w.write_data(),
-                           momentum);
+    kernels::sgd_update<T>({this->learning_rate_, options_.momentum, this->decay_of(w)}, w.size(), w.grad_data(),
+                           w.write_data(), momentum);
   }
   ++this->steps_;
 }
 
 template <class T>
 AdamW<T>::AdamW(ParameterList<T> parameters, AdamWOptions options)
-    : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay), options_(options) {
+    : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay),
+      options_(options) {
   for (double beta : options.betas) require(beta >= 0 && beta < 1, "[AdamW] betas must be in [0, 1), got {}", beta);
   require(options.eps > 0, "[AdamW] eps must be positive, got {}", options.eps);
   for (const auto& [name, parameter] : this->parameters_) {
@@ -94,8 +98,8 @@ void AdamW<T>::step() {
   for (std::size_t i = 0; i < this->parameters_.size(); ++i) {
     Parameter<T>& w = this->parameters_[i].parameter;
     if (!w.has_grad() || w.frozen()) continue;
-    kernels::adamw_update<T>({this->learning_rate_, beta1, beta2, options_.eps, this->decay_of(w), 1 - std::pow(beta1, t),
-                              1 - std::pow(beta2, t)},
+    kernels::adamw_update<T>({this->learning_rate_, beta1, beta2, options_.eps, this->decay_of(w),
+                              1 - std::pow(beta1, t), 1 - std::pow(beta2, t)},
                              w.size(), w.grad_data(), w.write_data(), this->state_[2 * i].parameter.write_data(),
                              this->state_[2 * i + 1].parameter.write_data());
   }
@@ -111,7 +115,8 @@ double clip_grad_norm(ParameterList<T>& list, double max) {
   const double coefficient = max / (norm + 1e-6);
   if (!std::isfinite(norm) || coefficient >= 1) return norm;
   for (auto& [name, parameter] : list)
-    if (parameter.has_grad()) kernels::scale_in_place(parameter.grad_data(), parameter.size(), static_cast<T>(coefficient));
+    if (parameter.has_grad())
+      kernels::scale_in_place(parameter.grad_data(), parameter.size(), static_cast<T>(coefficient));
   return norm;
 }
 

@@ -13,8 +13,8 @@ namespace xtape {
 /// Which parameters decay: those of role weight alone (not biases, gains and embeddings), or all.
 enum class Decay { weights, all };
 
-/// What is common to optimizers: the list, the rate and the number of steps taken. A parameter without a gradient is skipped: it
-/// neither moves nor decays.
+/// What is common to optimizers: the list, the rate and the number of steps taken. A parameter without a gradient is
+/// skipped: it neither moves nor decays.
 template <class T>
 class Optimizer {
  public:
@@ -67,7 +67,8 @@ struct AdamWOptions {
   double weight_decay = 1e-2;  // taken off the weights directly, scaled by the learning rate
   Decay decay = Decay::weights;
 };
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2); equal to PyTorch's AdamW with decay = Decay::all.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2); equal to PyTorch's AdamW with decay =
+/// Decay::all.
 template <class T>
 class AdamW : public Optimizer<T> {
  public:
@@ -78,9 +79,10 @@ class AdamW : public Optimizer<T> {
   AdamWOptions options_;
 };
 
-/// Scales all gradients by min(1, max / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does, and returns the norm before it. A norm that is not
-/// finite is returned and the gradients are left alone; then the optimizer's step refuses, with the parameter's name. Gradients that
-/// need no scaling keep their bits. max = 0 scales to zero; a negative max is an Error.
+/// Scales all gradients by min(1, max / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does, and returns the norm before
+/// it. A norm that is not finite is returned and the gradients are left alone; then the optimizer's step refuses, with
+/// the parameter's name. Gradients that need no scaling keep their bits. max = 0 scales to zero; a negative max is an
+/// Error.
 template <class T>
 double clip_grad_norm(ParameterList<T>& list, double max);
 

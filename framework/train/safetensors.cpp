@@ -22,9 +22,9 @@ constexpr std::uint64_t length_bytes = 8, longest_header = 100'000'000;
 
 /// Bytes of one element; 0 for a type that the format does not know.
 std::size_t width_of(const std::string& dtype) {
-  static const std::map<std::string, std::size_t> widths = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"U64", 8},
-                                                            {"I32", 4}, {"U32", 4}, {"I16", 2}, {"U16", 2},  {"I8", 1},  {"U8", 1},
-                                                            {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  static const std::map<std::string, std::size_t> widths = {
+      {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"U64", 8},     {"I32", 4},    {"U32", 4},
+      {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   const auto found = widths.find(dtype);
   return found == widths.end() ? 0 : found->second;
 }
@@ -32,7 +32,9 @@ std::size_t width_of(const std::string& dtype) {
 /// Throws FormatError "[safetensors] file: reason".
 template <class... Args>
 void expect(bool ok, const std::filesystem::path& path, fmt::format_string<Args...> reason, Args&&... args) {
-  if (!ok) throw FormatError(fmt::format("[safetensors] {}: {}", path.string(), fmt::format(reason, std::forward<Args>(args)...)));
+  if (!ok)
+    throw FormatError(
+        fmt::format("[safetensors] {}: {}", path.string(), fmt::format(reason, std::forward<Args>(args)...)));
 }
 
 Json parse_header(const std::filesystem::path& path, const std::string& text) {
@@ -77,36 +79,41 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(p
     if (name == "__metadata__") {
       expect(entry.is_object(), path_, "__metadata__ must be an object of texts");
       for (const auto& [key, value] : entry.items()) {
-        expect(value.is_string(), path_, "__metadata__ must be an object of texts, got {} for {}", value.type_name(), key);
+        expect(value.is_string(), path_, "__metadata__ must be an object of texts, got {} for {}", value.type_name(),
+               key);
         metadata_[key] = value.get<std::string>();
       }
       continue;
     }
-    const bool whole = entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry["dtype"].is_string() &&
-                       entry.contains("shape") && entry["shape"].is_array() && entry.contains("data_offsets") &&
-                       entry["data_offsets"].is_array() && entry["data_offsets"].size() == 2 &&
+    const bool whole = entry.is_object() && entry.size() == 3 && entry.contains("dtype") &&
+                       entry["dtype"].is_string() && entry.contains("shape") && entry["shape"].is_array() &&
+                       entry.contains("data_offsets") && entry["data_offsets"].is_array() &&
+                       entry["data_offsets"].size() == 2 &&
                        std::all_of(entry["shape"].begin(), entry["shape"].end(), is_count) &&
                        std::all_of(entry["data_offsets"].begin(), entry["data_offsets"].end(), is_count);
     expect(whole, path_, "the entry of {} must hold dtype, shape and data_offsets [begin, end]", name);
     Tensor tensor{entry["dtype"].get<std::string>(), entry["shape"].get<std::vector<std::size_t>>(),
                   entry["data_offsets"][0].get<std::uint64_t>(), entry["data_offsets"][1].get<std::uint64_t>()};
-    expect(tensor.begin <= tensor.end && tensor.end <= data_size, path_, "the data of {} must lie within {} bytes, got [{}, {})", name,
-           data_size, tensor.begin, tensor.end);
+    expect(tensor.begin <= tensor.end && tensor.end <= data_size, path_,
+           "the data of {} must lie within {} bytes, got [{}, {})", name, data_size, tensor.begin, tensor.end);
     std::uint64_t bytes = width_of(tensor.dtype);
     expect(bytes > 0, path_, "{} has the unknown type {}", name, tensor.dtype);
     bool overflow = false;
     for (const std::size_t extent : tensor.shape) overflow |= __builtin_mul_overflow(bytes, extent, &bytes);
-    expect(!overflow && bytes == tensor.end - tensor.begin, path_, "{} of shape ({}) and type {} does not fill [{}, {})", name,
-           fmt::join(tensor.shape, ", "), tensor.dtype, tensor.begin, tensor.end);
+    expect(!overflow && bytes == tensor.end - tensor.begin, path_,
+           "{} of shape ({}) and type {} does not fill [{}, {})", name, fmt::join(tensor.shape, ", "), tensor.dtype,
+           tensor.begin, tensor.end);
     tensors_.emplace(name, std::move(tensor));
   }
 
   std::vector<const Tensor*> in_order;
   for (const auto& [name, tensor] : tensors_) in_order.push_back(&tensor);
-  std::sort(in_order.begin(), in_order.end(), [](auto* a, auto* b) { return std::tie(a->begin, a->end) < std::tie(b->begin, b->end); });
+  std::sort(in_order.begin(), in_order.end(),
+            [](auto* a, auto* b) { return std::tie(a->begin, a->end) < std::tie(b->begin, b->end); });
   std::uint64_t at = 0;
   for (const Tensor* tensor : in_order) {
-    expect(tensor->begin == at, path_, "expected data without hole or overlap, but {} bytes are followed by an array that begins at {}", at,
+    expect(tensor->begin == at, path_,
+           "expected data without hole or overlap, but {} bytes are followed by an array that begins at {}", at,
            tensor->begin);
     at = tensor->end;
   }
@@ -153,15 +160,16 @@ template <class T>
 std::vector<T> SafetensorsFile::read(const std::string& name) const {
   const Tensor& t = tensor(name);
   if constexpr (std::is_floating_point_v<T>) {
-    expect(t.dtype == "F64" || t.dtype == "F32", path_, "{} must be F64 or F32 to be read as floating point, got {}", name, t.dtype);
+    expect(t.dtype == "F64" || t.dtype == "F32", path_, "{} must be F64 or F32 to be read as floating point, got {}",
+           name, t.dtype);
     return t.dtype == "F64" ? convert<double, T>(bytes(t)) : convert<float, T>(bytes(t));
   } else {
     if (t.dtype == "I64") return convert<std::int64_t, T>(bytes(t));
     if (t.dtype == "I32") return convert<std::int32_t, T>(bytes(t));
     if (t.dtype == "I16") return convert<std::int16_t, T>(bytes(t));
     if (t.dtype == "I8") return convert<std::int8_t, T>(bytes(t));
-    expect(t.dtype == "U8" || t.dtype == "BOOL", path_, "{} must be I64, I32, I16, I8, U8 or BOOL to be read as integers, got {}", name,
-           t.dtype);
+    expect(t.dtype == "U8" || t.dtype == "BOOL", path_,
+           "{} must be I64, I32, I16, I8, U8 or BOOL to be read as integers, got {}", name, t.dtype);
     return convert<std::uint8_t, T>(bytes(t));
   }
 }
@@ -172,7 +180,8 @@ namespace {
 class Replacement {
  public:
   explicit Replacement(const std::filesystem::path& path)
-      : path_(path), temporary_(path.string() + ".writing." + std::to_string(::getpid())),
+      : path_(path),
+        temporary_(path.string() + ".writing." + std::to_string(::getpid())),
         file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
     check(file_ >= 0);
   }
@@ -207,7 +216,8 @@ class Replacement {
 
  private:
   void check(bool ok) const {
-    // The destructor of a half-built object does not run, so the temporary is the caller's only trace; it was never made then.
+    // The destructor of a half-built object does not run, so the temporary is the caller's only trace; it was never
+    // made then.
     if (!ok) throw Error(fmt::format("[safetensors] {} cannot be written: {}", path_.string(), std::strerror(errno)));
   }
   std::filesystem::path path_;
@@ -218,21 +228,25 @@ class Replacement {
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& arrays, const Metadata& metadata) {
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& arrays,
+                       const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::size_t at = 0;
   for (const NamedArray& array : arrays) {
-    require(array.name != "__metadata__" && !header.contains(array.name), "[safetensors] {}: each array needs a name of its own, got {} again",
-            path.string(), array.name);
+    require(array.name != "__metadata__" && !header.contains(array.name),
+            "[safetensors] {}: each array needs a name of its own, got {} again", path.string(), array.name);
     const auto [dtype, bytes, count] = std::visit(
         [](auto data) {
           using Element = typename decltype(data)::element_type;
-          const char* name = std::is_same_v<Element, const float> ? "F32" : std::is_same_v<Element, const double> ? "F64" : "I64";
+          const char* name = std::is_same_v<Element, const float>    ? "F32"
+                             : std::is_same_v<Element, const double> ? "F64"
+                                                                     : "I64";
           return std::tuple(name, data.size_bytes(), data.size());
         },
         array.data);
-    require<ShapeError>(count == array.shape.size(), "[safetensors] {}: {} must have the {} elements of its shape {}, got {}", path.string(),
+    require<ShapeError>(count == array.shape.size(),
+                        "[safetensors] {}: {} must have the {} elements of its shape {}, got {}", path.string(),
                         array.name, array.shape.size(), array.shape, count);
     header[array.name] = {{"dtype", dtype},
                           {"shape", std::vector<std::size_t>(array.shape.begin(), array.shape.end())},
@@ -272,7 +286,8 @@ void load_safetensors(const std::filesystem::path& path, ParameterList<T>& list,
       misshapen.push_back(fmt::format("{} must be {}, got ({})", name, parameter.shape(), fmt::join(shape, ", ")));
   }
   for (const std::string& name : file.names())
-    if (std::none_of(list.begin(), list.end(), [&](const auto& entry) { return entry.name == name; })) extra.push_back(name);
+    if (std::none_of(list.begin(), list.end(), [&](const auto& entry) { return entry.name == name; }))
+      extra.push_back(name);
   if (!options.strict) missing.clear(), extra.clear();
   if (!missing.empty() || !extra.empty() || !misshapen.empty()) {
     std::vector<std::string> faults;

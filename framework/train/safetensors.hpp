@@ -17,8 +17,9 @@ namespace xtape {
 /// Free text that travels with a file.
 using Metadata = std::map<std::string, std::string>;
 
-/// A file opened for reading. The header is checked whole (sizes, offsets without hole or overlap, exact end of the file) before anything
-/// is allocated by it; a file that is cut or wrong is a FormatError with the file's name and the reason.
+/// A file opened for reading. The header is checked whole (sizes, offsets without hole or overlap, exact end of the
+/// file) before anything is allocated by it; a file that is cut or wrong is a FormatError with the file's name and the
+/// reason.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
@@ -54,9 +55,10 @@ struct NamedArray {
   Shape shape;
   std::variant<std::span<const float>, std::span<const double>, std::span<const std::int64_t>> data;
 };
-/// Writes a file beside `path`, flushes it to disk and renames it, so that `path` holds the old content or the new, never a part. Throws
-/// Error with the file's name if that fails.
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& arrays, const Metadata& metadata = {});
+/// Writes a file beside `path`, flushes it to disk and renames it, so that `path` holds the old content or the new,
+/// never a part. Throws Error with the file's name if that fails.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& arrays,
+                       const Metadata& metadata = {});
 
 template <class T>
 void save_safetensors(const std::filesystem::path& path, const ParameterList<T>& list, const Metadata& metadata = {});
@@ -64,8 +66,8 @@ void save_safetensors(const std::filesystem::path& path, const ParameterList<T>&
 struct LoadOptions {
   bool strict = true;  // false: names that only one side has are passed over
 };
-/// Fills the parameters from a file of the same names and shapes. All names that are missing, extra or of another shape stand in one
-/// FormatError, and then no parameter is changed.
+/// Fills the parameters from a file of the same names and shapes. All names that are missing, extra or of another shape
+/// stand in one FormatError, and then no parameter is changed.
 template <class T>
 void load_safetensors(const std::filesystem::path& path, ParameterList<T>& list, LoadOptions options = {});
 

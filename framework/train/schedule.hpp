@@ -1,5 +1,6 @@
 #pragma once
-// Learning rates as closed functions of the step, the first update being step 0. They hold no state, so a resume cannot lose any.
+// Learning rates as closed functions of the step, the first update being step 0. They hold no state, so a resume cannot
+// lose any.
 
 #include <cstdint>
 

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "op_cases/case.hpp"
+
+namespace xtape::op_cases {
+
+/// Attend with masks that live on the tape of x.
+template <class T>
+Attend<T> attend_of(Tape<T>& tape, std::size_t batch, std::size_t queries, std::size_t keys, bool causal, bool padded) {
+  Attend<T> attend{.causal = causal};
+  if (!padded) return attend;
+  xt::xtensor<int, 1> key_lengths = xt::zeros<int>({batch}), query_lengths = xt::zeros<int>({batch});
+  for (std::size_t b = 0; b < batch; ++b) {  // the first row of the batch sees no key at all
+    key_lengths(b) = static_cast<int>(b * keys / batch);
+    query_lengths(b) = static_cast<int>(queries - b % queries);
+  }
+  attend.allow_keys = tape.lengths(key_lengths, keys);
+  attend.allow_queries = tape.lengths(query_lengths, queries);
+  return attend;
+}
+
+inline void attention(std::vector<OpCase>& t) {
+  struct Size {
+    std::size_t batch, queries, keys, heads, key_width, value_width;
+  };
+  const std::vector<std::vector<Shape>> refused = {{{2, 3, 6}, {2, 3, 4}, {2, 3, 6}},
+                                                   {{2, 3, 6}, {1, 3, 6}, {2, 3, 6}},
+                                                   {{3, 6}, {2, 3, 6}, {2, 3, 6}},
+                                                   {{2, 3, 6}, {2, 3, 6}, {2, 4, 6}},
+                                                   {{2, 3, 0}, {2, 3, 0}, {2, 3, 6}}};
+  for (const Size& s : std::initializer_list<Size>{{2, 3, 3, 1, 4, 4},
+                                                   {2, 5, 5, 3, 2, 2},
+                                                   {1, 1, 1, 2, 3, 3},
+                                                   {3, 2, 7, 2, 4, 3},
+                                                   {2, 6, 3, 1, 2, 5},
+                                                   {0, 3, 3, 2, 2, 2},
+                                                   {1, 19, 19, 2, 9, 9}})
+    for (const bool causal : {false, true})
+      for (const bool padded : {false, true}) {
+        if (padded && s.batch == 0) continue;
+        const std::string text = fmt::format("{}x{}x{} heads {}{}{}", s.batch, s.queries, s.keys, s.heads,
+                                             causal ? " causal" : "", padded ? " padded" : "");
+        const auto attend = [=](auto& tape) { return attend_of(tape, s.batch, s.queries, s.keys, causal, padded); };
+        const std::vector<Shape> inputs = {{s.batch, s.queries, s.heads * s.key_width},
+                                           {s.batch, s.keys, s.heads * s.key_width},
+                                           {s.batch, s.keys, s.heads * s.value_width}};
+        t.push_back({"attention", text, inputs,
+                     both([=](auto x) { return xtape::attention(x[0], x[1], x[2], s.heads, attend(x[0].tape())); }),
+                     both([=](auto x) { return reference::attention(x[0], x[1], x[2], s.heads, attend(x[0].tape())); }),
+                     Domain::normal, padded ? std::vector<std::vector<Shape>>{} : refused});
+        t.push_back({"attention_with_weights", text, inputs, both([=](auto x) {
+                       const auto r = attention_with_weights(x[0], x[1], x[2], s.heads, attend(x[0].tape()));
+                       return concat({reshape(r.output, {r.output.size()}), reshape(r.weights, {r.weights.size()})}, 0);
+                     }),
+                     both([=](auto x) {
+                       const auto r = reference::attention_with_weights(x[0], x[1], x[2], s.heads, attend(x[0].tape()));
+                       return concat({reshape(r.output, {r.output.size()}), reshape(r.weights, {r.weights.size()})}, 0);
+                     })});
+        if (!padded && s.keys >= s.queries)
+          t.push_back(
+              {"attention_with_weights", text + " log-sum-exp", inputs, both([=](auto x) {
+                 return attention_with_weights(x[0], x[1], x[2], s.heads, attend(x[0].tape())).log_sum_exp;
+               }),
+               both([=](auto x) {
+                 return reference::attention_with_weights(x[0], x[1], x[2], s.heads, attend(x[0].tape())).log_sum_exp;
+               })});
+        if (s.queries == s.keys && s.key_width == s.value_width)
+          t.push_back({"attention_packed",
+                       text,
+                       {{s.batch, s.queries, 3 * s.heads * s.key_width}},
+                       both([=](auto x) { return attention_packed(x[0], s.heads, attend(x[0].tape())); }),
+                       both([=](auto x) { return reference::attention_packed(x[0], s.heads, attend(x[0].tape())); }),
+                       Domain::normal,
+                       {{{2, 3}}, {{2, 3, 3 * s.heads + 1}}}});
+      }
+}
+
+}  // namespace xtape::op_cases

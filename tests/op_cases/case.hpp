@@ -1,0 +1,60 @@
+#pragma once
+// The table of ops. Every op of ops.hpp stands here, in several shapes; op_table_test.cpp runs the same checks over all
+// rows.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+#include <xtape/framework/ops/reference.hpp>
+#include <xtape/xtape.hpp>
+
+namespace xtape {
+
+/// Where an op's inputs are drawn from.
+enum class Domain {
+  normal,
+  positive,   // between 0.5 and 2.5
+  off_kinks,  // normal, at least 0.1 from 0
+};
+
+template <class T>
+using OpFunction = std::function<Var<T>(std::span<const Var<T>>)>;
+
+/// A function of Vars for both element types.
+struct OpPair {
+  OpFunction<float> in_float;
+  OpFunction<double> in_double;
+  template <class T>
+  const OpFunction<T>& of() const {
+    if constexpr (std::is_same_v<T, float>)
+      return in_float;
+    else
+      return in_double;
+  }
+  explicit operator bool() const { return static_cast<bool>(in_double); }
+};
+template <class F>
+OpPair both(F f) {
+  return {[f](std::span<const Var<float>> x) { return f(x); }, [f](std::span<const Var<double>> x) { return f(x); }};
+}
+
+struct OpCase {
+  std::string name;     // as in ops.hpp; operators by their word
+  std::string variant;  // what distinguishes this row
+  std::vector<Shape> inputs;
+  OpPair op;
+  OpPair reference = {};  // the composed form of a fused op
+  Domain domain = Domain::normal;
+  std::vector<std::vector<Shape>> refused = {};  // inputs that must throw a ShapeError naming the op
+};
+
+inline std::string to_string(const OpCase& c) { return c.name + " " + c.variant; }
+
+namespace op_cases {
+
+/// Sizes 0, 1, prime and odd, ranks 0 to 4.
+inline const std::vector<Shape> any_shape = {{}, {1}, {7}, {0}, {2, 3}, {3, 0, 2}, {2, 3, 5}, {2, 1, 3, 17}};
+
+}  // namespace op_cases
+}  // namespace xtape

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "op_cases/case.hpp"
+
+namespace xtape::op_cases {
+
+inline void products(std::vector<OpCase>& t) {
+  const auto op = both([](auto x) { return matmul(x[0], x[1]); });
+  const std::vector<std::vector<Shape>> refused = {{{2, 3}, {4, 5}}, {{}, {2}}, {{2, 3, 4}, {3, 4, 5}}, {{3}, {4}}};
+  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{3, 4}, {4, 5}},
+                                                                 {{1, 1}, {1, 1}},
+                                                                 {{1, 4}, {4, 7}},
+                                                                 {{7, 4}, {4, 1}},
+                                                                 {{2, 3, 4}, {4, 5}},
+                                                                 {{2, 3, 4}, {2, 4, 5}},
+                                                                 {{3, 4}, {2, 4, 5}},
+                                                                 {{2, 1, 3, 4}, {3, 4, 2}},
+                                                                 {{1, 2, 3, 4}, {5, 1, 4, 2}},
+                                                                 {{4}, {4}},
+                                                                 {{4}, {4, 3}},
+                                                                 {{3, 4}, {4}},
+                                                                 {{2, 3, 4}, {4}},
+                                                                 {{0, 4}, {4, 3}},
+                                                                 {{3, 0}, {0, 2}},
+                                                                 {{0, 3, 4}, {4, 2}},
+                                                                 {{33, 17}, {17, 19}}})
+    t.push_back({"matmul", to_string(a) + to_string(b), {a, b}, op, {}, Domain::normal, refused});
+  const auto reference_with = both([](auto x) { return reference::linear(x[0], x[1], x[2]); });
+  const auto reference_without = both([](auto x) { return reference::linear(x[0], x[1]); });
+  for (const auto& [x, out] : std::vector<std::pair<Shape, std::size_t>>{
+           {{5}, 3}, {{2, 5}, 1}, {{2, 3, 5}, 4}, {{2, 1, 3, 1}, 7}, {{0, 5}, 3}}) {
+    const std::size_t in = x.back();
+    if (x.rank() > 1) {
+      t.push_back({"linear",
+                   to_string(x) + " with bias",
+                   {x, {out, in}, {out}},
+                   both([](auto v) { return linear(v[0], v[1], v[2]); }),
+                   reference_with,
+                   Domain::normal,
+                   {{{2, 5}, {3, 4}, {3}}, {{2, 5}, {3, 5}, {4}}, {{2, 5}, {5}, {3}}, {{}, {3, 5}, {3}}}});
+      t.push_back({"linear",
+                   to_string(x) + " without bias",
+                   {x, {out, in}},
+                   both([](auto v) { return linear(v[0], v[1]); }),
+                   reference_without});
+    } else {
+      t.push_back({"linear", to_string(x), {x, {out, in}}, both([](auto v) { return linear(v[0], v[1]); })});
+    }
+  }
+}
+
+}  // namespace xtape::op_cases
