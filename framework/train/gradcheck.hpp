@@ -62,27 +62,41 @@ GradcheckReport run_gradcheck(const CheckedFunction& f, const std::vector<Shape>
                               std::uint64_t seed);
 std::vector<double> normal_values(const Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
+inline constexpr std::size_t most_inputs = 8;
+template <class F, class... Tapes, std::size_t... I>
+constexpr bool takes(std::index_sequence<I...>) {
+  return std::is_invocable_v<F&, Tapes..., decltype((I, Var<double>()))...>;
+}
+/// True if f takes some number of Vars and no tape. To ask a generic lambda whether it takes a tape would compile its body with one.
+template <class F>
+inline constexpr bool takes_no_tape = []<std::size_t... N>(std::index_sequence<N...>) {
+  return (takes<F>(std::make_index_sequence<N>()) || ...);
+}(std::make_index_sequence<most_inputs + 1>());
+
 template <class F, std::size_t... I>
-Var<double> call_with(F& f, Tape<double>& tape, std::span<const Var<double>> x, std::index_sequence<I...>) {
-  if constexpr (std::is_invocable_v<F&, decltype((I, Var<double>()))...>)
+Var<double> call_with(F& f, Tape<double>& tape, std::span<const Var<double>> x, std::index_sequence<I...> inputs) {
+  if constexpr (takes<F>(inputs)) {
     return f(Var<double>(x[I])...);
-  else if constexpr (std::is_invocable_v<F&, Tape<double>&, decltype((I, Var<double>()))...>)
-    return f(tape, Var<double>(x[I])...);
-  else
+  } else {
+    if constexpr (!takes_no_tape<F>) {
+      if constexpr (takes<F, Tape<double>&>(inputs)) return f(tape, Var<double>(x[I])...);
+    }
     throw Error(fmt::format("[gradcheck] the function cannot be called with {} inputs", sizeof...(I)));
+  }
 }
 template <std::size_t N = 0, class F>
 Var<double> call(F& f, Tape<double>& tape, std::span<const Var<double>> x) {
   if (x.size() == N) return call_with(f, tape, x, std::make_index_sequence<N>());
-  if constexpr (N < 8)
+  if constexpr (N < most_inputs)
     return call<N + 1>(f, tape, x);
   else
-    throw Error(fmt::format("[gradcheck] a function of at most 8 inputs can be checked, got {}", x.size()));
+    throw Error(fmt::format("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, x.size()));
 }
 
 template <class F>
 GradcheckReport gradcheck_values(F& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
                                  GradcheckOptions&& options) {
+  static_assert(Module<F> || !Module<std::remove_const_t<F>>, "the parameters of a const module cannot be varied");
   ParameterList<double> list;
   if constexpr (Module<F>) list = xtape::parameters<double>(f);
   for (auto& entry : options.parameters) list.push_back(std::move(entry));

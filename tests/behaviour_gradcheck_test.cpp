@@ -1,0 +1,134 @@
+// The checker at kinks and far from 1 (cases O25 and O26).
+
+#include "planted_faults.hpp"
+
+namespace xtape {
+namespace {
+
+/// relu with a derivative of the test's choice at 0.
+auto relu_with(double derivative_at_0) {
+  return [=](Var<double> x) {
+    return elementwise(x, [](double v) { return std::max(v, 0.0); },
+                       [=](Var<double> in, Var<double> y) {
+                         const auto dx = in.grad().data();
+                         for (std::size_t i = 0; i < in.size(); ++i) {
+                           const double v = in.data()[i];
+                           dx[i] += y.grad().data()[i] * (v > 0 ? 1 : v < 0 ? 0 : derivative_at_0);
+                         }
+                       });
+  };
+}
+
+TEST(Behaviour, O25_KinksAreListedAndAccepted) {
+  const xt::xarray<double> at = {-1, 0, 2};
+  const auto report = gradcheck_at([](Var<double> x) { return relu(x); }, {at});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(verdict(report), Verdict::kink);
+  EXPECT_EQ(report.tensors[0].kinks, 1U);
+  EXPECT_EQ(report.tensors[0].checked, 3U);
+  for (const double inside : {0.0, 0.5, 1.0}) EXPECT_TRUE(gradcheck_at(relu_with(inside), {at})) << inside;
+}
+
+TEST(Behaviour, O25_AWrongGradientAtAKinkFails) {
+  for (const double outside : {2.0, 1.01, -0.01, -1.0}) {
+    const auto report = gradcheck_at(relu_with(outside), {xt::xarray<double>{-1, 0, 2}});
+    EXPECT_FALSE(report) << outside << "\n" << report;
+    EXPECT_EQ(verdict(report), Verdict::mismatch);
+    EXPECT_EQ(report.tensors[0].worst, (Shape{1}));
+  }
+}
+
+TEST(Behaviour, O25_AKinkWithinTheStepIsNoFalseAlarm) {
+  const auto report = gradcheck_at([](Var<double> x) { return relu(x); }, {xt::xarray<double>{1, 1e-4, -1e-4, 3e-5, -1}});
+  EXPECT_TRUE(report) << report;
+  // Nor is it a place to hide: the right side of the kink has the derivative 1.
+  const auto wrong = [](Var<double> x) {
+    return elementwise(x, [](double v) { return std::max(v, 0.0); },
+                       [](Var<double> in, Var<double> y) {
+                         for (std::size_t i = 0; i < in.size(); ++i)
+                           in.grad().data()[i] += y.grad().data()[i] * (in.data()[i] > 0.01 ? 1 : 0);
+                       });
+  };
+  const auto hidden = gradcheck_at(wrong, {xt::xarray<double>{1, 1e-4, -1e-4, -1}});
+  EXPECT_FALSE(hidden) << hidden;
+}
+
+TEST(Behaviour, O25_SmoothFunctionsAreNotTakenForKinks) {
+  // Flat, curved and steep places of smooth functions, where the one-sided slopes differ because of curvature.
+  const xt::xarray<double> at = {0, 1e-3, -1, 3, 10};
+  for (const auto& report : {gradcheck_at([](Var<double> x) { return x * x; }, {at}), gradcheck_at([](Var<double> x) { return tanh(x); }, {at}),
+                             gradcheck_at([](Var<double> x) { return exp(x); }, {at}),
+                             gradcheck_at([](Var<double> x) { return x * x * x * x; }, {at})}) {
+    EXPECT_TRUE(report) << report;
+    EXPECT_EQ(verdict(report), Verdict::ok) << report;
+  }
+}
+
+TEST(Behaviour, O26_ALargeConstantDoesNotDisturb) {
+  const auto f = [](Var<double> x) { return x * x + 1000; };
+  const auto report = gradcheck_at(f, {xt::xarray<double>{1}});
+  EXPECT_TRUE(report) << report;
+  const auto& tensor = report.tensors[0];
+  EXPECT_NEAR(tensor.numeric / tensor.analytic, 1, tolerance::behaviour_double);
+  EXPECT_GT(tensor.step, 0);
+  EXPECT_GT(tensor.bar, 0);
+}
+
+/// Checks right functions, and the same with a gradient 1 % too large, at inputs of a given scale and offset.
+void check_scale(double scale, double offset) {
+  SCOPED_TRACE(fmt::format("scale {}, offset {}", scale, offset));
+  const auto f = [=](double factor) {
+    return [=](Var<double> x) {
+      const Var<double> u = x * (1 / scale) - offset / scale;  // of size 1
+      return elementwise(tanh(u), [](double v) { return v * v * v; }, [factor](Var<double> in, Var<double> y) {
+        xt::noalias(in.grad()) += y.grad() * (factor * 3.0 * xt::square(in.value()));
+      });
+    };
+  };
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const auto at = random_array<double>({4, 3}, seed, scale, offset);
+    const auto passes = gradcheck_at(f(1), {at}, {.seed = seed});
+    EXPECT_TRUE(passes) << passes;
+    EXPECT_EQ(verdict(passes), Verdict::ok) << passes;
+    const auto fails = gradcheck_at(f(1.01), {at}, {.seed = seed});
+    EXPECT_FALSE(fails) << fails;
+  }
+}
+
+TEST(Behaviour, O26_InputsOfEveryScale) {
+  for (const double scale : {1e-9, 1e-3, 1.0, 1e3, 1e9}) check_scale(scale, 0);
+}
+
+TEST(Behaviour, O26_InputsFarFromZero) {
+  for (const double offset : {1e3, -1e6}) check_scale(1, offset);
+}
+
+TEST(Behaviour, O26_OpsAtInputsOfEveryScale) {
+  for (const double scale : {1e-3, 1.0, 1e3})
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE(fmt::format("scale {}, seed {}", scale, seed));
+      const auto at = random_array<double>({3, 4}, seed, scale), other = random_array<double>({4, 3}, seed + 10, scale);
+      const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report) << report; };
+      passes(gradcheck_at([](Var<double> x) { return layer_norm(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return log_softmax(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return softmax(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return gelu(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return relu(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x, Var<double> y) { return matmul(x, y); }, {at, other}));
+      passes(gradcheck_at([](Var<double> x, Var<double> y) { return x / transpose(y); }, {at, other}));
+    }
+}
+
+TEST(Behaviour, O26_ValuesOffsetByAMillion) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const auto at = random_array<double>({3, 4}, seed, 1, 1e6);
+    const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report) << report; };
+    passes(gradcheck_at([](Var<double> x) { return layer_norm(x); }, {at}));
+    passes(gradcheck_at([](Var<double> x) { return log_softmax(x); }, {at}));
+    passes(gradcheck([](Var<double> x) { return layer_norm(x) + 1e6; }, {{3, 4}}, {.seed = seed}));
+    passes(gradcheck([](Var<double> x) { return softmax(x + 1e6) - 1e6; }, {{3, 4}}, {.seed = seed}));
+  }
+}
+
+}  // namespace
+}  // namespace xtape

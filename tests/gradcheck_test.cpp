@@ -1,0 +1,196 @@
+// The checker is fed wrong gradients and must catch each; the right version of each passes.
+
+#include <xtensor/xview.hpp>
+
+#include "planted_faults.hpp"
+
+namespace xtape {
+namespace {
+
+// ---- faults of an elementwise op, x^3
+
+constexpr auto right = [](Var<double> x, Var<double> y) {
+  xt::noalias(x.grad()) += y.grad() * (3.0 * xt::square(x.value()));
+};
+
+template <class Backward>
+GradcheckReport check_cube(Backward backward) {
+  return gradcheck(cube(backward), {{3, 4}});
+}
+
+TEST(Gradcheck, TheRightGradientPasses) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const auto report = gradcheck(cube(right), {{3, 4}}, {.seed = seed});
+    EXPECT_TRUE(report) << report;
+    ASSERT_EQ(report.tensors.size(), 1U);
+    EXPECT_EQ(report.tensors[0].checked, 12U);
+    EXPECT_EQ(verdict(report), Verdict::ok);
+  }
+}
+
+TEST(Gradcheck, AFactorIsCaught) {
+  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  EXPECT_FALSE(report);
+  EXPECT_EQ(verdict(report), Verdict::mismatch);
+}
+
+TEST(Gradcheck, AWrongSignIsCaught) {
+  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) -= y.grad() * (3.0 * xt::square(x.value())); });
+  EXPECT_EQ(verdict(report), Verdict::mismatch);
+}
+
+TEST(Gradcheck, OneElementOffByAThousandthIsCaughtAndNamed) {
+  const auto report = check_cube([](auto x, auto y) {
+    right(x, y);
+    x.grad()(1, 2) += 1e-3;
+  });
+  EXPECT_EQ(verdict(report), Verdict::mismatch);
+  EXPECT_EQ(report.tensors[0].worst, (Shape{1, 2}));
+  EXPECT_NEAR(report.tensors[0].analytic - report.tensors[0].numeric, 1e-3, tolerance::behaviour_double);
+  EXPECT_LT(report.tensors[0].bar, 1e-3);
+}
+
+TEST(Gradcheck, OverwritingIsCaught) {
+  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) = y.grad() * (3.0 * xt::square(x.value())); });
+  EXPECT_EQ(verdict(report), Verdict::does_not_add);
+}
+
+TEST(Gradcheck, AnIgnoredUpstreamGradientIsCaught) {
+  const auto report = check_cube([](auto x, auto) { xt::noalias(x.grad()) += 3.0 * xt::square(x.value()); });
+  EXPECT_EQ(verdict(report), Verdict::mismatch);
+}
+
+TEST(Gradcheck, ZerosAreCaught) {
+  EXPECT_EQ(verdict(check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 0.0 * y.grad(); })), Verdict::no_gradient);
+  EXPECT_EQ(verdict(check_cube([](auto, auto) {})), Verdict::no_gradient);
+}
+
+TEST(Gradcheck, NaNInOneElementIsCaughtAndBlamedOnItsTensorAlone) {
+  const auto faulty = [](auto x, auto y) {
+    right(x, y);
+    x.grad()(2, 0) = std::numeric_limits<double>::quiet_NaN();
+  };
+  const auto report =
+      gradcheck([&](Var<double> x, Var<double> other) { return cube(faulty)(x) + cube(right)(other); }, {{3, 4}, {3, 4}});
+  EXPECT_FALSE(report);
+  EXPECT_EQ(verdict(report, 0), Verdict::non_finite);
+  EXPECT_EQ(report.tensors[0].worst, (Shape{2, 0}));
+  EXPECT_EQ(verdict(report, 1), Verdict::ok);
+}
+
+TEST(Gradcheck, NoiseInACallbackIsCaught) {
+  Rng rng(1);
+  const auto report = check_cube([noise = &rng](auto x, auto y) {
+    right(x, y);
+    x.grad()(0, 0) += 1e-3 * noise->normal();
+  });
+  EXPECT_EQ(verdict(report), Verdict::non_deterministic);
+}
+
+TEST(Gradcheck, NoiseInForwardIsCaught) {
+  Rng rng(2);
+  const auto report = gradcheck([&](Var<double> x) { return x * (1 + 1e-9 * rng.normal()); }, {{3}});
+  EXPECT_EQ(verdict(report), Verdict::non_deterministic);
+}
+
+TEST(Gradcheck, InfinityInForwardIsCaught) {
+  EXPECT_EQ(verdict(gradcheck_at([](Var<double> x) { return log(x); }, {xt::xarray<double>{1.0, 0.0}})), Verdict::non_finite);
+}
+
+// ---- faults of whole terms and operands
+
+TEST(Gradcheck, AMissingTermIsCaught) {
+  const auto sine = [](double v) { return v * std::sin(v); };
+  const auto missing = [&](Var<double> x) {
+    return elementwise(x, sine, [](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * xt::sin(in.value()); });
+  };
+  const auto complete = [&](Var<double> x) {
+    return elementwise(x, sine, [](auto in, auto y) {
+      xt::noalias(in.grad()) += y.grad() * (xt::sin(in.value()) + in.value() * xt::cos(in.value()));
+    });
+  };
+  EXPECT_EQ(verdict(gradcheck(missing, {{5}})), Verdict::mismatch);
+  EXPECT_TRUE(gradcheck(complete, {{5}}));
+}
+
+TEST(Gradcheck, ATransposedWeightGradientIsCaught) {
+  const auto report = gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += xt::transpose(dw); }),
+                                {{4, 4}, {4, 4}});
+  EXPECT_EQ(verdict(report, 0), Verdict::ok);
+  EXPECT_EQ(verdict(report, 1), Verdict::mismatch);
+  EXPECT_TRUE(gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += dw; }), {{4, 4}, {4, 4}}));
+}
+
+TEST(Gradcheck, AnOperandThatTheOpForgotIsCaught) {
+  // w takes part in forward, but is not among the inputs of the output.
+  const auto forgetful = [](Var<double> x, Var<double> w) {
+    const Var<double> y = x.tape().output("forgetful", x.shape(), x);
+    xt::noalias(y.value()) = x.value() * w.value();
+    x.tape().on_backward(y, [=] { xt::noalias(x.grad()) += y.grad() * w.value(); });
+    return y;
+  };
+  const auto report = gradcheck(forgetful, {{3}, {3}});
+  EXPECT_EQ(verdict(report, 0), Verdict::ok);
+  EXPECT_EQ(verdict(report, 1), Verdict::no_gradient);
+}
+
+TEST(Gradcheck, AnOutputThatIsCutOffIsCaught) {
+  const auto cut = [](Var<double> x) { return x.tape().input(xt::square(x.value())); };
+  EXPECT_EQ(verdict(gradcheck(cut, {{3}})), Verdict::no_gradient);
+}
+
+TEST(Gradcheck, AnInputThatDoesNotMatterMayHaveNoGradient) {
+  const auto report = gradcheck([](Var<double> x, Var<double>) { return exp(x); }, {{3}, {2}});
+  EXPECT_TRUE(report) << report;
+}
+
+TEST(Gradcheck, AFaultInTheMiddleOfAGraphIsCaught) {
+  const auto faulty = [](auto x, auto y) { xt::noalias(x.grad()) += y.grad() * (2.9 * xt::square(x.value())); };
+  EXPECT_FALSE(gradcheck([&](Var<double> x) { return sum(softmax(cube(faulty)(exp(x)) * 0.1) * x, -1); }, {{2, 3}}));
+  EXPECT_TRUE(gradcheck([&](Var<double> x) { return sum(softmax(cube(right)(exp(x)) * 0.1) * x, -1); }, {{2, 3}}));
+}
+
+// ---- what a plain sum of the output would not see
+
+TEST(Gradcheck, TheProjectionSeesWhatASumIsBlindTo) {
+  // A softmax whose backward is twice too large: the sum of its output is 1, so that the sum's gradient is 0 either way.
+  const auto doubled = [](Var<double> x) {
+    const Var<double> y = x.tape().output("doubled", x.shape(), x);
+    const double total = xt::sum(xt::exp(x.value()))();
+    xt::noalias(y.value()) = xt::exp(x.value()) / total;
+    x.tape().on_backward(y, [=] {
+      const double inner = xt::sum(y.grad() * y.value())();
+      xt::noalias(x.grad()) += 2.0 * y.value() * (y.grad() - inner);
+    });
+    return y;
+  };
+  Tape<double> tape;
+  const Var<double> x = tape.input(xt::xarray<double>{1, 2, 3}, true);
+  tape.backward(sum(doubled(x)));
+  EXPECT_TRUE(near(gradient(x), xt::xarray<double>{0, 0, 0}, tolerance::two_paths_double));  // blind
+  EXPECT_EQ(verdict(gradcheck(doubled, {{3}})), Verdict::mismatch);
+}
+
+TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
+  // With a step that is too wide for sin(1000 x) the error bar would be as large as the derivative itself.
+  const auto steep = [](double factor) {
+    return [factor](Var<double> x) {
+      return elementwise(x, [](double v) { return std::sin(1000 * v); },
+                         [factor](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * (factor * xt::cos(1000.0 * in.value())); });
+    };
+  };
+  const auto wrong = gradcheck(steep(1010), {{6}});
+  EXPECT_EQ(verdict(wrong), Verdict::mismatch) << wrong;
+  const auto correct = gradcheck(steep(1000), {{6}});
+  EXPECT_TRUE(correct) << correct;
+}
+
+TEST(Gradcheck, TheReportReadsAsATable) {
+  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  const std::string text = to_string(report);
+  for (const char* part : {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "12 checked"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+}  // namespace
+}  // namespace xtape

@@ -1,0 +1,50 @@
+#pragma once
+// Small ops for the tests of the gradient checker: a right forward, and a backward that the test gives, right or with a
+// planted fault.
+
+#include "support.hpp"
+
+namespace xtape {
+
+/// Elementwise f(x) with the given backward, a function of (x, y) that adds to x.grad() from y.grad().
+template <class Forward, class Backward>
+Var<double> elementwise(Var<double> x, Forward forward, Backward backward) {
+  const Var<double> y = x.tape().output("elementwise", x.shape(), x);
+  std::transform(x.data(), x.data() + x.size(), y.data(), forward);
+  x.tape().on_backward(y, [x, y, backward] { backward(x, y); });
+  return y;
+}
+
+/// x^3 with the given backward.
+template <class Backward>
+auto cube(Backward backward) {
+  return [backward](Var<double> x) { return elementwise(x, [](double v) { return v * v * v; }, backward); };
+}
+
+/// x w with square matrices, and the right gradient of x; that of w is given.
+template <class Backward>
+auto product(Backward weight_backward) {
+  return [weight_backward](Var<double> x, Var<double> w) {
+    const auto multiply = [](const auto& a, const auto& b) -> xt::xarray<double> {
+      xt::xarray<double> result = xt::zeros<double>({a.shape(0), b.shape(1)});
+      for (std::size_t i = 0; i < a.shape(0); ++i)
+        for (std::size_t k = 0; k < a.shape(1); ++k)
+          for (std::size_t j = 0; j < b.shape(1); ++j) result(i, j) += a(i, k) * b(k, j);
+      return result;
+    };
+    const Var<double> y = x.tape().output("product", x.shape(), x, w);
+    xt::noalias(y.value()) = multiply(x.value(), w.value());
+    x.tape().on_backward(y, [=] {
+      xt::noalias(x.grad()) += multiply(y.grad(), xt::transpose(w.value()));
+      weight_backward(w, multiply(xt::transpose(x.value()), y.grad()));
+    });
+    return y;
+  };
+}
+
+/// The verdict on the first tensor, with the whole report in the trace of a failure.
+inline Verdict verdict(const GradcheckReport& report, std::size_t tensor = 0) {
+  return report.tensors.at(tensor).verdict;
+}
+
+}  // namespace xtape
