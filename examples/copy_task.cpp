@@ -111,9 +111,10 @@ int run(const Settings& s) {
   Progress progress;
   const Stopwatch clock;
   CopyScore score;
-  double tokens = 0;
+  double tokens = 0, training_seconds = 0;
   int reached = 0;  // evaluations in a row at the target
   for (std::uint64_t step = 0; step < s.steps && reached < 2; ++step) {
+    const Stopwatch step_clock;
     const CopyBatch batch = sequences.training_batch(s.batch, step);
     optimizer.set_learning_rate(rate(step));
     optimizer.zero_grad();
@@ -126,6 +127,7 @@ int run(const Settings& s) {
     optimizer.step();
 
     const double current_loss = loss.item();
+    training_seconds += step_clock.seconds();
     tokens += xt::sum(batch.lengths)();
     const std::uint64_t done = step + 1;
     const bool evaluate = done % evaluate_every == 0 || done == s.steps;
@@ -138,13 +140,13 @@ int run(const Settings& s) {
                          {"token_accuracy", score.token_accuracy},
                          {"learning_rate", optimizer.learning_rate()},
                          {"grad_norm", norm},
-                         {"tokens_per_s", tokens / clock.seconds()},
+                         {"tokens_per_s", tokens / training_seconds},
                          {"seconds", clock.seconds()}});
     }
     if (evaluate || progress.due())
       progress.show(fmt::format(
           "step {}/{} | loss {:.4f} | accuracy {:5.1f} % | exact {:5.1f} % | {} tokens/s | {} left", done, s.steps,
-          current_loss, 100 * score.token_accuracy, 100 * score.exact_match, grouped(tokens / clock.seconds()),
+          current_loss, 100 * score.token_accuracy, 100 * score.exact_match, grouped(tokens / training_seconds),
           duration_text(clock.seconds() / static_cast<double>(done) * static_cast<double>(s.steps - done))));
   }
   progress.finish();
@@ -152,7 +154,8 @@ int run(const Settings& s) {
   const double seconds = clock.seconds();
 
   score = judge(model, tape, sequences, Part::verdict, judged);
-  fmt::print("\ntrained {} steps in {:.1f} s\n", optimizer.steps(), seconds);
+  fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", optimizer.steps(), seconds,
+             1000 * training_seconds / static_cast<double>(optimizer.steps()));
   fmt::print("copies {} of {} sequences that it never met ({:.1f} % of sequences, {:.2f} % of letters)\n\n",
              score.right, judged, 100 * score.exact_match, 100 * score.token_accuracy);
   print_samples(sequences, score);

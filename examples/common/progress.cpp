@@ -41,9 +41,13 @@ std::string duration_text(double seconds) {
 }
 
 std::string grouped(double number) {
-  std::string digits = fmt::format("{:.0f}", number);
-  for (std::size_t at = digits.size(); at > 3 + (digits[0] == '-'); digits.insert(at, ",")) at -= 3;
-  return digits;
+  const std::string digits = fmt::format("{:.0f}", std::max(0.0, number));
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 }  // namespace examples

@@ -28,7 +28,7 @@ class Progress {
 
 /// "0:07", "12:34" or "1:02:03"
 std::string duration_text(double seconds);
-/// "1,234,567"
+/// "1,234,567", for numbers that are not negative
 std::string grouped(double number);
 
 /// Seconds since it was made.
