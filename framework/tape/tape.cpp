@@ -214,9 +214,9 @@ void Tape<T>::release_gradient(Node& owner) {
 }
 
 template <class T>
-typename Tape<T>::Node& Tape<T>::gradient_owner(Var<T> x) {
-  Node& asked = node(x, "grad");
-  require<TapeError>(asked.requires_grad, "[grad] expected a value that requires a gradient, got [{}] {} that does not",
+typename Tape<T>::Node& Tape<T>::gradient_owner(Var<T> x, const char* op) {
+  Node& asked = node(x, op);
+  require<TapeError>(asked.requires_grad, "[{}] expected a value that requires a gradient, got [{}] {} that does not", op,
                      asked.op, asked.shape);
   return nodes_[asked.owner];
 }
@@ -230,7 +230,7 @@ GradientSlot<T> Tape<T>::slot(Var<T> x) {
 
 template <class T>
 void Tape<T>::retain_grad(Var<T> x) {
-  gradient_owner(x).retained = true;
+  gradient_owner(x, "retain_grad").retained = true;
 }
 
 template <class T>

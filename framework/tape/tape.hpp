@@ -204,7 +204,7 @@ class Tape {
   void check_ticket(const void* tape, detail::Ticket ticket, const char* op) const;
   const Node& node(Var<T> x, const char* op) const;
   Node& node(Var<T> x, const char* op) { return const_cast<Node&>(std::as_const(*this).node(x, op)); }
-  Node& gradient_owner(Var<T> x);
+  Node& gradient_owner(Var<T> x, const char* op = "grad");
 
   bool check_outputs(std::initializer_list<Var<T>> outputs);
   void close(std::initializer_list<Var<T>> outputs, void* callback, void (*run)(void*));
