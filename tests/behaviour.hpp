@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of behaviour_*_test.cpp share. Each of them is one case from the reports of comparable projects, with the
-// input that failed there and the right values, and then the rest of its kind.
+// What the tests of behaviour_*_test.cpp share. Each of them is one case from the reports of comparable projects, with
+// the input that failed there and the right values, and then the rest of its kind.
 
 #include "support.hpp"
 

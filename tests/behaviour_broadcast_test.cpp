@@ -206,7 +206,8 @@ TEST(Behaviour, O34_EveryKindOfViewAgainstItsCopy) {
   in_both_types([](auto zero) {
     using T = decltype(zero);
     using xt::placeholders::_;
-    const xt::xarray<T> a = random_array<T>({6, 10}, 7), row = random_array<T>({10}, 8), column = random_array<T>({6, 1}, 9);
+    const xt::xarray<T> a = random_array<T>({6, 10}, 7), row = random_array<T>({10}, 8),
+                        column = random_array<T>({6, 1}, 9);
     const xt::xarray<T> cube = random_array<T>({4, 6, 5}, 10);
     const xt::xarray<T, xt::layout_type::column_major> fortran = a;
     check_view<T>("contiguous", a);
@@ -222,7 +223,8 @@ TEST(Behaviour, O34_EveryKindOfViewAgainstItsCopy) {
     check_view<T>("strided view", xt::strided_view(a, {xt::range(1, 5, 2), xt::range(0, 10, 4)}));
     check_view<T>("column-major", fortran);
     check_view<T>("expression of views", xt::transpose(a) + T(2) * xt::flip(xt::transpose(a), 0));
-    check_view<T>("a column and a row", xt::view(a, xt::all(), xt::range(3, 4)) * xt::view(row, xt::newaxis(), xt::all()));
+    check_view<T>("a column and a row",
+                  xt::view(a, xt::all(), xt::range(3, 4)) * xt::view(row, xt::newaxis(), xt::all()));
   });
 }
 

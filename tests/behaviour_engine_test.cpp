@@ -258,7 +258,8 @@ TEST(Behaviour, O24_EveryParameterOfTheModelTrains) {
     using T = decltype(zero);
     for (const Norm norm : {Norm::pre, Norm::post}) {
       Rng rng(8);
-      TransformerLm<T> model({.vocabulary = 11, .length = 6, .width = 8, .heads = 2, .layers = 2, .block = {.norm = norm}}, rng);
+      TransformerLm<T> model(
+          {.vocabulary = 11, .length = 6, .width = 8, .heads = 2, .layers = 2, .block = {.norm = norm}}, rng);
       const xt::xarray<int> tokens = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 0, 1}};
       Tape<T> tape;
       tape.backward(cross_entropy(model(tape, tokens), xt::xarray<int>{{2, 3, 4, 5, 6, 7}, {8, 9, 10, 0, 1, 2}}));

@@ -8,14 +8,15 @@ namespace {
 /// relu with a derivative of the test's choice at 0.
 auto relu_with(double derivative_at_0) {
   return [=](Var<double> x) {
-    return elementwise(x, [](double v) { return std::max(v, 0.0); },
-                       [=](Var<double> in, Var<double> y) {
-                         const auto dx = in.grad().data();
-                         for (std::size_t i = 0; i < in.size(); ++i) {
-                           const double v = in.data()[i];
-                           dx[i] += y.grad().data()[i] * (v > 0 ? 1 : v < 0 ? 0 : derivative_at_0);
-                         }
-                       });
+    return elementwise(
+        x, [](double v) { return std::max(v, 0.0); },
+        [=](Var<double> in, Var<double> y) {
+          const auto dx = in.grad().data();
+          for (std::size_t i = 0; i < in.size(); ++i) {
+            const double v = in.data()[i];
+            dx[i] += y.grad().data()[i] * (v > 0 ? 1 : v < 0 ? 0 : derivative_at_0);
+          }
+        });
   };
 }
 
@@ -39,15 +40,17 @@ TEST(Behaviour, O25_AWrongGradientAtAKinkFails) {
 }
 
 TEST(Behaviour, O25_AKinkWithinTheStepIsNoFalseAlarm) {
-  const auto report = gradcheck_at([](Var<double> x) { return relu(x); }, {xt::xarray<double>{1, 1e-4, -1e-4, 3e-5, -1}});
+  const auto report =
+      gradcheck_at([](Var<double> x) { return relu(x); }, {xt::xarray<double>{1, 1e-4, -1e-4, 3e-5, -1}});
   EXPECT_TRUE(report) << report;
   // Nor is it a place to hide: the right side of the kink has the derivative 1.
   const auto wrong = [](Var<double> x) {
-    return elementwise(x, [](double v) { return std::max(v, 0.0); },
-                       [](Var<double> in, Var<double> y) {
-                         for (std::size_t i = 0; i < in.size(); ++i)
-                           in.grad().data()[i] += y.grad().data()[i] * (in.data()[i] > 0.01 ? 1 : 0);
-                       });
+    return elementwise(
+        x, [](double v) { return std::max(v, 0.0); },
+        [](Var<double> in, Var<double> y) {
+          for (std::size_t i = 0; i < in.size(); ++i)
+            in.grad().data()[i] += y.grad().data()[i] * (in.data()[i] > 0.01 ? 1 : 0);
+        });
   };
   const auto hidden = gradcheck_at(wrong, {xt::xarray<double>{1, 1e-4, -1e-4, -1}});
   EXPECT_FALSE(hidden) << hidden;
@@ -56,7 +59,8 @@ TEST(Behaviour, O25_AKinkWithinTheStepIsNoFalseAlarm) {
 TEST(Behaviour, O25_SmoothFunctionsAreNotTakenForKinks) {
   // Flat, curved and steep places of smooth functions, where the one-sided slopes differ because of curvature.
   const xt::xarray<double> at = {0, 1e-3, -1, 3, 10};
-  for (const auto& report : {gradcheck_at([](Var<double> x) { return x * x; }, {at}), gradcheck_at([](Var<double> x) { return tanh(x); }, {at}),
+  for (const auto& report : {gradcheck_at([](Var<double> x) { return x * x; }, {at}),
+                             gradcheck_at([](Var<double> x) { return tanh(x); }, {at}),
                              gradcheck_at([](Var<double> x) { return exp(x); }, {at}),
                              gradcheck_at([](Var<double> x) { return x * x * x * x; }, {at})}) {
     EXPECT_TRUE(report) << report;
@@ -80,9 +84,11 @@ void check_scale(double scale, double offset) {
   const auto f = [=](double factor) {
     return [=](Var<double> x) {
       const Var<double> u = x * (1 / scale) - offset / scale;  // of size 1
-      return elementwise(tanh(u), [](double v) { return v * v * v; }, [factor](Var<double> in, Var<double> y) {
-        xt::noalias(in.grad()) += y.grad() * (factor * 3.0 * xt::square(in.value()));
-      });
+      return elementwise(
+          tanh(u), [](double v) { return v * v * v; },
+          [factor](Var<double> in, Var<double> y) {
+            xt::noalias(in.grad()) += y.grad() * (factor * 3.0 * xt::square(in.value()));
+          });
     };
   };
   for (std::uint64_t seed = 0; seed < 5; ++seed) {

@@ -29,7 +29,8 @@ TEST(Behaviour, O15_AConstantRowGivesExactlyZero) {
       for (const std::size_t width : {1U, 3U, 256U, 1000U}) {
         SCOPED_TRACE(fmt::format("{} times {}", width, constant));
         Tape<T> tape;
-        const Var<T> x = tape.input(xt::full_like(xt::xarray<T>(xt::zeros<T>({std::size_t{2}, width})), T(constant)), true);
+        const Var<T> x =
+            tape.input(xt::full_like(xt::xarray<T>(xt::zeros<T>({std::size_t{2}, width})), T(constant)), true);
         const Var<T> y = layer_norm(x);
         EXPECT_TRUE(xt::all(xt::equal(y.value(), T(0))));
         tape.backward(y, random_array<T>({2, width}, 1));
@@ -45,7 +46,8 @@ TEST(Behaviour, O16_NoCountedTarget) {
       for (const double smoothing : {0.0, 0.1}) {
         Tape<T> tape;
         const Var<T> logits = tape.input(random_array<T>({2, 3}, 1), true);
-        const Var<T> loss = cross_entropy(logits, xt::xarray<int>{-100, -100}, {.label_smoothing = smoothing, .reduction = reduction});
+        const Var<T> loss =
+            cross_entropy(logits, xt::xarray<int>{-100, -100}, {.label_smoothing = smoothing, .reduction = reduction});
         EXPECT_EQ(loss.item(), T(0));
         tape.backward(loss);
         EXPECT_EQ(gradient(logits), (xt::xarray<T>{{0, 0, 0}, {0, 0, 0}}));
@@ -138,7 +140,8 @@ TEST(Behaviour, O17_SoftmaxAndLogSoftmaxOfHugeLogits) {
     const xt::xarray<T> right = {{0, 0, 1}, {T(.5), 0, T(.5)}, {0, T(.5), T(.5)}};
     EXPECT_TRUE(near(array(probabilities), right, tolerance::behaviour<T>));
     const T half = -std::numbers::ln2_v<T>;
-    EXPECT_TRUE(near(array(logarithms), xt::xarray<T>{{-858, -148, 0}, {half, T(-2e4) + half, half}, {-inf, half, half}},
+    EXPECT_TRUE(near(array(logarithms),
+                     xt::xarray<T>{{-858, -148, 0}, {half, T(-2e4) + half, half}, {-inf, half, half}},
                      tolerance::behaviour<T>));
     tape.backward(probabilities, random_array<T>({3, 3}, 1));
     tape.backward(logarithms, random_array<T>({3, 3}, 2));
@@ -154,7 +157,7 @@ TEST(Behaviour, O18_MicroBatchesOfUnequalCounts) {
     Tape<T> tape;
     for (const auto& micro_batch : slopes) {
       tape.clear();
-      tape.backward(sum(tape.input(micro_batch) * w) / 4);   // 4 tokens in the whole step
+      tape.backward(sum(tape.input(micro_batch) * w) / 4);       // 4 tokens in the whole step
       tape.backward(mean(tape.input(micro_batch) * wrong) / 2);  // mean of means
     }
     EXPECT_EQ(w.grad()(), T(3));
@@ -164,11 +167,12 @@ TEST(Behaviour, O18_MicroBatchesOfUnequalCounts) {
 
 /// Rows begin to end of the logits of a small model, as a loss summed over the targets that count.
 template <class T>
-Var<T> summed_loss(Tape<T>& tape, const Linear<T>& model, const xt::xarray<T>& x, const std::vector<int>& targets, std::size_t begin,
-                   std::size_t end) {
+Var<T> summed_loss(Tape<T>& tape, const Linear<T>& model, const xt::xarray<T>& x, const std::vector<int>& targets,
+                   std::size_t begin, std::size_t end) {
   const Var<T> rows = slice(tape.input(x), 0, begin, end);
   xt::xarray<int> labels = xt::zeros<int>({end - begin});
-  std::copy(targets.begin() + static_cast<std::ptrdiff_t>(begin), targets.begin() + static_cast<std::ptrdiff_t>(end), labels.begin());
+  std::copy(targets.begin() + static_cast<std::ptrdiff_t>(begin), targets.begin() + static_cast<std::ptrdiff_t>(end),
+            labels.begin());
   return cross_entropy(model(rows), labels, {.reduction = Reduction::sum});
 }
 

@@ -43,7 +43,8 @@ TEST(Behaviour, O27_DecayIsDecoupledFromTheGradient) {
     set_grad(list[0].parameter, {.5});
     AdamW<T> optimizer(list, {.learning_rate = .1, .weight_decay = .1});
     optimizer.step();
-    EXPECT_NEAR(list[0].parameter.value()(0), .890000002, tolerance::behaviour_double);  // .9 if it were folded into the gradient
+    EXPECT_NEAR(list[0].parameter.value()(0), .890000002,
+                tolerance::behaviour_double);  // .9 if it were folded into the gradient
   });
 }
 
@@ -151,17 +152,19 @@ TEST(Behaviour, O28_ZeroNegativeAndEmpty) {
 TEST(Behaviour, O29_ScheduleEndPoints) {
   const WarmupCosineSchedule schedule{.rate = 1, .warmup = 4, .total = 10};
   const double right[] = {.25, .5, .75, 1, 1, .9330127019, .75, .5, .25, .0669872981, 0, 0, 0};
-  for (std::uint64_t s = 0; s < std::size(right); ++s) EXPECT_NEAR(schedule(s), right[s], tolerance::behaviour_double) << s;
+  for (std::uint64_t s = 0; s < std::size(right); ++s)
+    EXPECT_NEAR(schedule(s), right[s], tolerance::behaviour_double) << s;
   EXPECT_EQ(schedule(10), 0.0);
   EXPECT_EQ(schedule(~std::uint64_t{0}), 0.0);
   EXPECT_EQ(ConstantSchedule{.rate = .5}(1000), .5);
 }
 
 TEST(Behaviour, O29_SchedulesRiseToThePeakAndNeverAgain) {
-  for (const auto& [warmup, total] : {std::pair(0, 10), std::pair(1, 10), std::pair(4, 10), std::pair(10, 10), std::pair(12, 10),
-                                      std::pair(0, 1), std::pair(0, 0), std::pair(3, 1000)}) {
+  for (const auto& [warmup, total] : {std::pair(0, 10), std::pair(1, 10), std::pair(4, 10), std::pair(10, 10),
+                                      std::pair(12, 10), std::pair(0, 1), std::pair(0, 0), std::pair(3, 1000)}) {
     SCOPED_TRACE(fmt::format("warmup {}, total {}", warmup, total));
-    const WarmupCosineSchedule schedule{.rate = .3, .warmup = std::uint64_t(warmup), .total = std::uint64_t(total), .floor = .03};
+    const WarmupCosineSchedule schedule{
+        .rate = .3, .warmup = std::uint64_t(warmup), .total = std::uint64_t(total), .floor = .03};
     for (std::uint64_t s = 0; s < std::uint64_t(total) + 20; ++s) {
       EXPECT_GT(schedule(s), 0.0) << s;
       EXPECT_LE(schedule(s), .3) << s;
@@ -227,7 +230,8 @@ TEST(Behaviour, O30_AResumeFromAnyStepHasTheSameBits) {
     Training<T> whole;
     whole.steps(0, 6);
     const auto folder = std::filesystem::temp_directory_path();
-    const auto weights = folder / "xtape_resume_weights.safetensors", moments = folder / "xtape_resume_moments.safetensors";
+    const auto weights = folder / "xtape_resume_weights.safetensors",
+               moments = folder / "xtape_resume_moments.safetensors";
     for (std::size_t stop = 0; stop <= 6; ++stop) {
       Training<T> before, after;
       before.steps(0, stop);

@@ -7,17 +7,22 @@
 namespace xtape {
 
 /// x + sin(x)^2, periodic activation (Ziyin et al. 2020).
-template <class T> Var<T> snake(Var<T> x) {
+template <class T>
+Var<T> snake(Var<T> x) {
   Var<T> y = x.tape().output("snake", x.shape(), x);
   xt::noalias(y.value()) = x.value() + xt::square(xt::sin(x.value()));
   x.tape().on_backward(y, [x, y] { xt::noalias(x.grad()) += y.grad() * (T(1) + xt::sin(T(2) * x.value())); });
   return y;
 }
-template <class T> struct SnakeMlp {
+template <class T>
+struct SnakeMlp {
   Linear<T> up, down;
   SnakeMlp(std::size_t width, std::size_t hidden, Rng& rng) : up(width, hidden, rng), down(hidden, width, rng) {}
   Var<T> operator()(Var<T> x) { return down(snake(up(x))); }
-  void visit(auto&& f) { f("up", up); f("down", down); }
+  void visit(auto&& f) {
+    f("up", up);
+    f("down", down);
+  }
 };
 
 namespace {
@@ -40,7 +45,8 @@ TEST(GradcheckCalls, ALayerOfTheUsersOwn) {
 TEST(GradcheckCalls, LambdasOfSeveralInputs) {
   EXPECT_TRUE(gradcheck([](Var<double> x) { return tanh(x); }, {{2, 3}}));
   EXPECT_TRUE(gradcheck([](Var<double> x, Var<double> y) { return x / (exp(y) + 1); }, {{2, 3}, {3}}));
-  const auto report = gradcheck([](Var<double> x, Var<double> w, Var<double> b) { return linear(x, w, b); }, {{2, 3}, {4, 3}, {4}});
+  const auto report =
+      gradcheck([](Var<double> x, Var<double> w, Var<double> b) { return linear(x, w, b); }, {{2, 3}, {4, 3}, {4}});
   EXPECT_TRUE(report) << report;
   EXPECT_EQ(names(report), (std::vector<std::string>{"input 0", "input 1", "input 2"}));
   EXPECT_EQ(report.tensors[1].checked, 12U);
@@ -53,7 +59,11 @@ TEST(GradcheckCalls, GenericLambdas) {
 }
 
 TEST(GradcheckCalls, TheTapeFirst) {
-  EXPECT_TRUE(gradcheck([](Tape<double>& tape, Var<double> x) { return x * tape.input(xt::xarray<double>{2, 3}); }, {{2}}));
+  EXPECT_TRUE(gradcheck(
+      [](Tape<double>& tape, Var<double> x) {
+        return x * tape.input(xt::xarray<double>{2, 3});
+      },
+      {{2}}));
   EXPECT_TRUE(gradcheck([](Tape<double>&, auto x, auto y) { return x - y; }, {{2}, {2}}));
   EXPECT_TRUE(gradcheck([](auto& tape, Var<double> x) { return x + tape.input(1.0); }, {{2}}));
 }
@@ -67,7 +77,8 @@ TEST(GradcheckCalls, ParametersOfALambda) {
   EXPECT_EQ(names(report), (std::vector<std::string>{"input 0", "weight", "bias"}));
 
   // Nothing but parameters.
-  const auto alone = gradcheck([&](Tape<double>& tape) { return tanh(tape.var(weight)); }, {}, {.parameters = {{"weight", weight}}});
+  const auto alone =
+      gradcheck([&](Tape<double>& tape) { return tanh(tape.var(weight)); }, {}, {.parameters = {{"weight", weight}}});
   EXPECT_TRUE(alone) << alone;
   EXPECT_EQ(names(alone), std::vector<std::string>{"weight"});
 }
@@ -86,8 +97,11 @@ TEST(GradcheckCalls, TokensAreNotInputs) {
   Rng rng(3);
   TransformerLm<double> model({.vocabulary = 5, .length = 3, .width = 4, .heads = 2, .layers = 1}, rng);
   auto list = parameters<double>(model);
-  const auto report = gradcheck([&](Tape<double>& tape) { return model(tape, xt::xarray<int>{{0, 1, 2}, {3, 4, 0}}); }, {},
-                                {.parameters = list});
+  const auto report = gradcheck(
+      [&](Tape<double>& tape) {
+        return model(tape, xt::xarray<int>{{0, 1, 2}, {3, 4, 0}});
+      },
+      {}, {.parameters = list});
   EXPECT_TRUE(report) << report;
   EXPECT_EQ(report.tensors.size(), list.size());
 }
@@ -101,16 +115,22 @@ TEST(GradcheckCalls, GivenInputs) {
 }
 
 TEST(GradcheckCalls, ScalarsAndEmptyArrays) {
-  const auto report = gradcheck([](Var<double> x, Var<double> y) { return concat({y, reshape(exp(x), {1})}, 0); }, {Shape{}, Shape{0}});
+  const auto report = gradcheck(
+      [](Var<double> x, Var<double> y) {
+        return concat({y, reshape(exp(x), {1})}, 0);
+      },
+      {Shape{}, Shape{0}});
   EXPECT_TRUE(report) << report;
   EXPECT_EQ(report.tensors[0].checked, 1U);
   EXPECT_EQ(report.tensors[1].checked, 0U);
 }
 
 TEST(GradcheckCalls, TooManyOrTooFewInputsAreRefused) {
-  expect_message<Error>([] { gradcheck([](Var<double> x) { return x; }, std::vector<Shape>(9, Shape{1})); }, {"[gradcheck]", "8", "9"});
+  expect_message<Error>([] { gradcheck([](Var<double> x) { return x; }, std::vector<Shape>(9, Shape{1})); },
+                        {"[gradcheck]", "8", "9"});
   expect_message<Error>([] { gradcheck([](Var<double> x) { return x; }, {{1}, {1}}); }, {"[gradcheck]", "2 inputs"});
-  expect_message<Error>([] { gradcheck([](Var<double> x, Var<double>) { return x; }, {{1}}); }, {"[gradcheck]", "1 input"});
+  expect_message<Error>([] { gradcheck([](Var<double> x, Var<double>) { return x; }, {{1}}); },
+                        {"[gradcheck]", "1 input"});
 }
 
 TEST(GradcheckCalls, ParametersAreLeftAsTheyWere) {
@@ -137,9 +157,14 @@ TEST(GradcheckCalls, NoFalseAlarmOverSeeds) {
     passes(gradcheck([](Var<double> x) { return layer_norm(x); }, {{4, 5}}, {.seed = seed}));
     passes(gradcheck([](Var<double> x, Var<double> y) { return x / y; }, {{4, 5}, {4, 5}}, {.seed = seed}));
     passes(gradcheck([](Var<double> x, Var<double> y) { return matmul(x, y); }, {{2, 3, 4}, {4, 5}}, {.seed = seed}));
-    passes(gradcheck([](Var<double> q, Var<double> k, Var<double> v) { return attention(q, k, v, 2, {.causal = true}); },
-                     {{1, 3, 4}, {1, 4, 4}, {1, 4, 4}}, {.seed = seed}));
-    passes(gradcheck([](Var<double> x) { return cross_entropy(x, xt::xarray<int>{0, 2, -100}); }, {{3, 4}}, {.seed = seed}));
+    passes(
+        gradcheck([](Var<double> q, Var<double> k, Var<double> v) { return attention(q, k, v, 2, {.causal = true}); },
+                  {{1, 3, 4}, {1, 4, 4}, {1, 4, 4}}, {.seed = seed}));
+    passes(gradcheck(
+        [](Var<double> x) {
+          return cross_entropy(x, xt::xarray<int>{0, 2, -100});
+        },
+        {{3, 4}}, {.seed = seed}));
     passes(gradcheck(LayerNorm<double>(5), {{2, 5}}, {.seed = seed}));
     passes(gradcheck(FeedForward<double>(4, 6, rng, {.activation = Activation::relu}), {{2, 3, 4}}, {.seed = seed}));
     passes(gradcheck(TransformerBlock<double>(4, 2, rng, {.hidden = 6}), {{1, 3, 4}}, {.seed = seed}));

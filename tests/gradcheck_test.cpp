@@ -29,13 +29,15 @@ TEST(Gradcheck, TheRightGradientPasses) {
 }
 
 TEST(Gradcheck, AFactorIsCaught) {
-  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report =
+      check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
   EXPECT_FALSE(report);
   EXPECT_EQ(verdict(report), Verdict::mismatch);
 }
 
 TEST(Gradcheck, AWrongSignIsCaught) {
-  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) -= y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report =
+      check_cube([](auto x, auto y) { xt::noalias(x.grad()) -= y.grad() * (3.0 * xt::square(x.value())); });
   EXPECT_EQ(verdict(report), Verdict::mismatch);
 }
 
@@ -51,7 +53,8 @@ TEST(Gradcheck, OneElementOffByAThousandthIsCaughtAndNamed) {
 }
 
 TEST(Gradcheck, OverwritingIsCaught) {
-  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) = y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report =
+      check_cube([](auto x, auto y) { xt::noalias(x.grad()) = y.grad() * (3.0 * xt::square(x.value())); });
   EXPECT_EQ(verdict(report), Verdict::does_not_add);
 }
 
@@ -70,8 +73,8 @@ TEST(Gradcheck, NaNInOneElementIsCaughtAndBlamedOnItsTensorAlone) {
     right(x, y);
     x.grad()(2, 0) = std::numeric_limits<double>::quiet_NaN();
   };
-  const auto report =
-      gradcheck([&](Var<double> x, Var<double> other) { return cube(faulty)(x) + cube(right)(other); }, {{3, 4}, {3, 4}});
+  const auto report = gradcheck([&](Var<double> x, Var<double> other) { return cube(faulty)(x) + cube(right)(other); },
+                                {{3, 4}, {3, 4}});
   EXPECT_FALSE(report);
   EXPECT_EQ(verdict(report, 0), Verdict::non_finite);
   EXPECT_EQ(report.tensors[0].worst, (Shape{2, 0}));
@@ -94,7 +97,8 @@ TEST(Gradcheck, NoiseInForwardIsCaught) {
 }
 
 TEST(Gradcheck, InfinityInForwardIsCaught) {
-  EXPECT_EQ(verdict(gradcheck_at([](Var<double> x) { return log(x); }, {xt::xarray<double>{1.0, 0.0}})), Verdict::non_finite);
+  EXPECT_EQ(verdict(gradcheck_at([](Var<double> x) { return log(x); }, {xt::xarray<double>{1.0, 0.0}})),
+            Verdict::non_finite);
 }
 
 // ---- faults of whole terms and operands
@@ -114,11 +118,13 @@ TEST(Gradcheck, AMissingTermIsCaught) {
 }
 
 TEST(Gradcheck, ATransposedWeightGradientIsCaught) {
-  const auto report = gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += xt::transpose(dw); }),
-                                {{4, 4}, {4, 4}});
+  const auto report =
+      gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += xt::transpose(dw); }),
+                {{4, 4}, {4, 4}});
   EXPECT_EQ(verdict(report, 0), Verdict::ok);
   EXPECT_EQ(verdict(report, 1), Verdict::mismatch);
-  EXPECT_TRUE(gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += dw; }), {{4, 4}, {4, 4}}));
+  EXPECT_TRUE(
+      gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += dw; }), {{4, 4}, {4, 4}}));
 }
 
 TEST(Gradcheck, AnOperandThatTheOpForgotIsCaught) {
@@ -153,7 +159,8 @@ TEST(Gradcheck, AFaultInTheMiddleOfAGraphIsCaught) {
 // ---- what a plain sum of the output would not see
 
 TEST(Gradcheck, TheProjectionSeesWhatASumIsBlindTo) {
-  // A softmax whose backward is twice too large: the sum of its output is 1, so that the sum's gradient is 0 either way.
+  // A softmax whose backward is twice too large: the sum of its output is 1, so that the sum's gradient is 0 either
+  // way.
   const auto doubled = [](Var<double> x) {
     const Var<double> y = x.tape().output("doubled", x.shape(), x);
     const double total = xt::sum(xt::exp(x.value()))();
@@ -175,8 +182,9 @@ TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
   // With a step that is too wide for sin(1000 x) the error bar would be as large as the derivative itself.
   const auto steep = [](double factor) {
     return [factor](Var<double> x) {
-      return elementwise(x, [](double v) { return std::sin(1000 * v); },
-                         [factor](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * (factor * xt::cos(1000.0 * in.value())); });
+      return elementwise(
+          x, [](double v) { return std::sin(1000 * v); },
+          [factor](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * (factor * xt::cos(1000.0 * in.value())); });
     };
   };
   const auto wrong = gradcheck(steep(1010), {{6}});
@@ -186,9 +194,11 @@ TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
 }
 
 TEST(Gradcheck, TheReportReadsAsATable) {
-  const auto report = check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report =
+      check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
   const std::string text = to_string(report);
-  for (const char* part : {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "12 checked"})
+  for (const char* part :
+       {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "12 checked"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 

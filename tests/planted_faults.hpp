@@ -18,7 +18,10 @@ Var<double> elementwise(Var<double> x, Forward forward, Backward backward) {
 /// x^3 with the given backward.
 template <class Backward>
 auto cube(Backward backward) {
-  return [backward](Var<double> x) { return elementwise(x, [](double v) { return v * v * v; }, backward); };
+  return [backward](Var<double> x) {
+    return elementwise(
+        x, [](double v) { return v * v * v; }, backward);
+  };
 }
 
 /// x w with square matrices, and the right gradient of x; that of w is given.

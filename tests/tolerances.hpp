@@ -17,6 +17,8 @@ inline constexpr double float_against_double = 2e-5;
 /// Values worked out by hand or by NumPy to ten digits in the list of behaviours.
 inline constexpr double behaviour_double = 1e-6;
 inline constexpr double behaviour_float = 1e-5;
+/// The standard deviation of 20 000 random numbers is itself known to half a percent.
+inline constexpr double statistical = 0.03;
 
 template <class T>
 inline constexpr double two_paths = sizeof(T) == sizeof(float) ? two_paths_float : two_paths_double;

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian and is copied as it is");
 
 using Json = nlohmann::json;
-constexpr std::uint64_t length_bytes = 8, longest_header = 100'000'000;
+constexpr std::uint64_t length_bytes = 8, longest_header = 100'000'000, longest_list = 64;
 
 /// Bytes of one element; 0 for a type that the format does not know.
 std::size_t width_of(const std::string& dtype) {
@@ -39,9 +39,13 @@ void expect(bool ok, const std::filesystem::path& path, fmt::format_string<Args.
 
 Json parse_header(const std::filesystem::path& path, const std::string& text) {
   expect(!text.empty() && text[0] == '{', path, "the header must be a JSON object");
+  expect(text.find('\0') == std::string::npos, path, "the header is not valid JSON (it holds a zero byte)");
   std::set<std::string> names;
+  std::size_t since_key = 0;  // bounds what one list may make the parser allocate; an array has few extents
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
     expect(depth <= 4, path, "the header is nested too deeply");
+    since_key = event == Json::parse_event_t::key ? 0 : since_key + 1;
+    expect(since_key <= longest_list, path, "the header holds a list that is too long");
     if (event == Json::parse_event_t::key && depth == 1)
       expect(names.insert(parsed.get<std::string>()).second, path, "the header names {} twice", parsed.dump());
     return true;
@@ -253,7 +257,12 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
                           {"data_offsets", {at, at + bytes}}};
     at += bytes;
   }
-  std::string text = header.dump();
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception&) {
+    throw Error(fmt::format("[safetensors] {}: names and metadata must be UTF-8", path.string()));
+  }
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data starts at a multiple of 8
   const std::uint64_t length = text.size();
   Replacement file(path);

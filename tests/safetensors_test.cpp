@@ -1,0 +1,256 @@
+// Round trips, and loading into a model.
+
+#include <bit>
+#include <limits>
+
+#include "behaviour.hpp"
+#include "files.hpp"
+
+namespace xtape {
+namespace {
+
+template <class T>
+std::vector<std::uint64_t> bits(const std::vector<T>& values) {
+  using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  std::vector<std::uint64_t> result;
+  for (const T value : values) result.push_back(std::bit_cast<Word>(value));
+  return result;
+}
+
+template <class T>
+std::vector<T> awkward_numbers() {
+  using Limits = std::numeric_limits<T>;
+  return {0,
+          T(-0.0),
+          1,
+          T(-1) / 3,
+          Limits::infinity(),
+          -Limits::infinity(),
+          Limits::max(),
+          Limits::min(),
+          Limits::denorm_min(),
+          Limits::quiet_NaN(),
+          -Limits::quiet_NaN(),
+          Limits::epsilon()};
+}
+
+TEST(Safetensors, RoundTripsKeepEveryBit) {
+  const TemporaryFolder folder;
+  const auto path = folder / "arrays.safetensors";
+  const auto floats = awkward_numbers<float>();
+  const auto doubles = awkward_numbers<double>();
+  const std::vector<std::int64_t> integers = {0, -1, std::numeric_limits<std::int64_t>::min(),
+                                              std::numeric_limits<std::int64_t>::max()};
+  write_safetensors(path, {{"floats", {3, 4}, std::span<const float>(floats)},
+                           {"doubles", {12}, std::span<const double>(doubles)},
+                           {"integers", {2, 1, 2}, std::span<const std::int64_t>(integers)}});
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.names(), (std::vector<std::string>{"doubles", "floats", "integers"}));
+  EXPECT_EQ(bits(file.read<float>("floats")), bits(floats));
+  EXPECT_EQ(bits(file.read<double>("doubles")), bits(doubles));
+  EXPECT_EQ(file.read<std::int64_t>("integers"), integers);
+  EXPECT_EQ(file.dtype("floats"), "F32");
+  EXPECT_EQ(file.dtype("doubles"), "F64");
+  EXPECT_EQ(file.dtype("integers"), "I64");
+  EXPECT_EQ(file.shape("integers"), (std::vector<std::size_t>{2, 1, 2}));
+}
+
+TEST(Safetensors, ScalarsAndEmptyArrays) {
+  const TemporaryFolder folder;
+  const auto path = folder / "arrays.safetensors";
+  const double number = 42;
+  write_safetensors(path, {{"scalar", {}, std::span<const double>(&number, 1)},
+                           {"empty", {2, 0, 3}, std::span<const double>()},
+                           {"empty too", {0}, std::span<const float>()}});
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.read<double>("scalar"), std::vector<double>{42});
+  EXPECT_TRUE(file.shape("scalar").empty());
+  EXPECT_TRUE(file.read<double>("empty").empty());
+  EXPECT_EQ(file.shape("empty"), (std::vector<std::size_t>{2, 0, 3}));
+  EXPECT_TRUE(file.read<float>("empty too").empty());
+
+  write_safetensors(path, {});
+  EXPECT_TRUE(SafetensorsFile(path).names().empty());
+}
+
+TEST(Safetensors, NamesAndMetadataAreUtf8) {
+  const TemporaryFolder folder;
+  const auto path = folder / "Gewichte für Übung 1.safetensors";
+  const Metadata metadata = {{"autor", "Gödel"}, {"日本", "東京 \"tower\" \\ \n\t"}, {"", ""}};
+  const float one = 1;
+  write_safetensors(path, {{"größe.β", {1}, std::span<const float>(&one, 1)}}, metadata);
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.metadata(), metadata);
+  EXPECT_TRUE(file.contains("größe.β"));
+  EXPECT_FALSE(file.contains("__metadata__"));
+}
+
+TEST(Safetensors, TextThatIsNotUtf8IsRefused) {
+  const TemporaryFolder folder;
+  const float one = 1;
+  const std::span<const float> data(&one, 1);
+  expect_message<Error>([&] { write_safetensors(folder / "a", {{"\xff", {1}, data}}); }, {"[safetensors]", "UTF-8"});
+  expect_message<Error>(
+      [&] {
+        write_safetensors(folder / "a", {{"x", {1}, data}}, {{"key", "\xc3"}});
+      },
+      {"[safetensors]", "UTF-8"});
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST(Safetensors, TheDataStartsAtAMultipleOfEight) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"a", "ab", "abc", "abcdefgh"}) {
+    const double one = 1;
+    write_safetensors(folder / "x", {{name, {1}, std::span<const double>(&one, 1)}});
+    EXPECT_EQ(read_bytes(folder / "x").size() % 8, 0U);
+  }
+}
+
+TEST(Safetensors, NumbersAreConvertedWhereNothingIsMisread) {
+  const TemporaryFolder folder;
+  const auto path = folder / "x";
+  const std::string header = R"({"i32":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},)"
+                             R"("i16":{"dtype":"I16","shape":[1],"data_offsets":[4,6]},)"
+                             R"("i8":{"dtype":"I8","shape":[1],"data_offsets":[6,7]},)"
+                             R"("u8":{"dtype":"U8","shape":[1],"data_offsets":[7,8]},)"
+                             R"("bool":{"dtype":"BOOL","shape":[2],"data_offsets":[8,10]},)"
+                             R"("half":{"dtype":"F16","shape":[1],"data_offsets":[10,12]},)"
+                             R"("f32":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})";
+  write_bytes(path, safetensors(header, std::string("\xfe\xff\xff\xff"
+                                                    "\xfd\xff"
+                                                    "\xfc"
+                                                    "\xfb"
+                                                    "\x01\x00"
+                                                    "\x00\x3c"
+                                                    "\x00\x00\x80\x3f",
+                                                    16)));
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.read<std::int64_t>("i32"), std::vector<std::int64_t>{-2});
+  EXPECT_EQ(file.read<std::int64_t>("i16"), std::vector<std::int64_t>{-3});
+  EXPECT_EQ(file.read<std::int64_t>("i8"), std::vector<std::int64_t>{-4});
+  EXPECT_EQ(file.read<std::int64_t>("u8"), std::vector<std::int64_t>{251});
+  EXPECT_EQ(file.read<std::int64_t>("bool"), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_EQ(file.read<double>("f32"), std::vector<double>{1});
+  expect_message<FormatError>([&] { file.read<float>("half"); }, {"half", "F16", "F32"});
+  expect_message<FormatError>([&] { file.read<float>("i32"); }, {"i32", "I32"});
+  expect_message<FormatError>([&] { file.read<std::int64_t>("f32"); }, {"f32", "F32"});
+  expect_message<FormatError>([&] { file.read<float>("absent"); }, {path.c_str(), "absent"});
+}
+
+TEST(Safetensors, TheWriterRefusesWhatCouldNotBeRead) {
+  const TemporaryFolder folder;
+  const float one = 1;
+  const std::span<const float> data(&one, 1);
+  expect_message<Error>([&] { write_safetensors(folder / "x", {{"a", {1}, data}, {"a", {1}, data}}); }, {"a again"});
+  expect_message<Error>([&] { write_safetensors(folder / "x", {{"__metadata__", {1}, data}}); }, {"__metadata__"});
+  expect_message<ShapeError>(
+      [&] {
+        write_safetensors(folder / "x", {{"a", {2, 3}, data}});
+      },
+      {"a must have", "(2, 3)", "got 1"});
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+/// Two parameters, "a" (2, 3) and "b" (3,).
+template <class T>
+ParameterList<T> two_parameters(std::uint64_t seed) {
+  ParameterList<T> list;
+  list.emplace_back("a", parameter_of(random_array<T>({2, 3}, seed)));
+  list.emplace_back("b", parameter_of(random_array<T>({3}, seed + 1)));
+  return list;
+}
+
+template <class T>
+std::vector<xt::xarray<T>> contents(const ParameterList<T>& list) {
+  std::vector<xt::xarray<T>> result;
+  for (const auto& entry : list) result.push_back(values_of(entry.parameter));
+  return result;
+}
+
+TEST(Safetensors, SaveAndLoadAModel) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    const TemporaryFolder folder;
+    const auto saved = two_parameters<T>(1);
+    save_safetensors(folder / "x", saved, {{"step", "7"}});
+    auto loaded = two_parameters<T>(3);
+    const auto version = loaded[0].parameter.version();
+    load_safetensors(folder / "x", loaded);
+    EXPECT_EQ(contents(loaded), contents(saved));
+    EXPECT_GT(loaded[0].parameter.version(), version);  // so that a tape notices
+    EXPECT_EQ(SafetensorsFile(folder / "x").metadata().at("step"), "7");
+  });
+}
+
+TEST(Safetensors, FloatAndDoubleFilesLoadIntoEither) {
+  const TemporaryFolder folder;
+  const auto floats = two_parameters<float>(1);
+  save_safetensors(folder / "x", floats);
+  auto doubles = two_parameters<double>(3);
+  load_safetensors(folder / "x", doubles);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(xt::xarray<float>(xt::cast<float>(contents(doubles)[i])), contents(floats)[i]);
+}
+
+TEST(Safetensors, StrictLoadingNamesEveryFaultAtOnceAndChangesNothing) {
+  const TemporaryFolder folder;
+  ParameterList<float> file;
+  file.emplace_back("extra.one", Parameter<float>({1}));
+  file.emplace_back("extra.two", Parameter<float>({1}));
+  file.emplace_back("fits", parameter_of(xt::xarray<float>{5}));
+  file.emplace_back("misshapen.one", Parameter<float>({2, 3}));
+  file.emplace_back("misshapen.two", Parameter<float>({6}));
+  save_safetensors(folder / "x", file);
+
+  ParameterList<float> model;
+  model.emplace_back("fits", parameter_of(xt::xarray<float>{1}));
+  model.emplace_back("misshapen.one", Parameter<float>({3, 2}));
+  model.emplace_back("misshapen.two", Parameter<float>({6, 1}));
+  model.emplace_back("missing.one", Parameter<float>({1}));
+  model.emplace_back("missing.two", Parameter<float>({1}));
+  const auto before = contents(model);
+  expect_message<FormatError>([&] { load_safetensors(folder / "x", model); },
+                              {(folder / "x").c_str(), "missing: missing.one, missing.two", "extra.one, extra.two",
+                               "misshapen.one must be (3, 2), got (2, 3)", "misshapen.two must be (6, 1), got (6)"});
+  EXPECT_EQ(contents(model), before);
+  expect_message<FormatError>([&] { load_safetensors(folder / "x", model, {.strict = false}); },
+                              {"misshapen.one", "misshapen.two"});
+  EXPECT_EQ(contents(model), before);
+}
+
+TEST(Safetensors, LooseLoadingTakesWhatBothSidesHave) {
+  const TemporaryFolder folder;
+  auto file = two_parameters<float>(1);
+  file.emplace_back("extra", Parameter<float>({1}));
+  save_safetensors(folder / "x", file);
+  auto model = two_parameters<float>(3);
+  model.emplace_back("missing", parameter_of(xt::xarray<float>{9}));
+  load_safetensors(folder / "x", model, {.strict = false});
+  EXPECT_EQ(contents(model)[0], contents(file)[0]);
+  EXPECT_EQ(contents(model)[1], contents(file)[1]);
+  EXPECT_EQ(model[2].parameter.value()(0), 9.0F);
+}
+
+TEST(Safetensors, AnArrayOfAnotherTypeChangesNothingEither) {
+  const TemporaryFolder folder;
+  const std::vector<float> fits(6, 1);
+  const std::vector<std::int64_t> integers(3, 1);
+  write_safetensors(folder / "x",
+                    {{"a", {2, 3}, std::span<const float>(fits)}, {"b", {3}, std::span<const std::int64_t>(integers)}});
+  auto model = two_parameters<float>(1);
+  const auto before = contents(model);
+  expect_message<FormatError>([&] { load_safetensors(folder / "x", model); }, {"b", "I64"});
+  EXPECT_EQ(contents(model), before);
+}
+
+TEST(Safetensors, AMissingFileIsNamed) {
+  auto model = two_parameters<float>(1);
+  expect_message<FormatError>([&] { load_safetensors("no/such/file", model); }, {"no/such/file", "cannot be read"});
+  const TemporaryFolder folder;
+  expect_message<FormatError>([&] { load_safetensors(folder.path(), model); },
+                              {folder.path().c_str(), "cannot be read"});
+}
+
+}  // namespace
+}  // namespace xtape
