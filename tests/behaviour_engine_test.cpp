@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 
-#include <filesystem>
 #include <xtensor/xview.hpp>
 
 #include "behaviour.hpp"
+#include "files.hpp"
 
 namespace xtape {
 namespace {
@@ -131,12 +131,12 @@ TEST(Behaviour, O20_TiedParametersAreOneForListsOptimizersAndFiles) {
     optimizer.step();  // the first step of AdamW moves by the learning rate: twice as far would be two updates
     EXPECT_TRUE(near(values_of(model.head), column<T>({T(0.9), T(1.9)}), tolerance::behaviour<T>));
 
-    const auto path = std::filesystem::temp_directory_path() / "xtape_behaviour_tied.safetensors";
+    const TemporaryFolder folder;
+    const auto path = folder / "tied.safetensors";
     save_safetensors(path, list);
     const xt::xarray<T> saved = values_of(model.table);
     fill(model.table, T(7));
     load_safetensors(path, list);
-    std::filesystem::remove(path);
     EXPECT_TRUE(model.head.is(model.table));
     EXPECT_EQ(values_of(model.head), saved);
   });

@@ -142,26 +142,25 @@ TEST(Behaviour, O31_OffsetsAndSizesThatDoNotFit) {
   expect_refused(safetensors("{}", "1"), "expected 0 bytes of data, got 1");
 }
 
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::string& offsets) {
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, offsets);
+}
+
+/// A file of two entries and eight bytes of data.
+std::string both(const std::string& first, const std::string& second) {
+  return safetensors("{" + first + "," + second + "}", "12345678");
+}
+
 /// Two arrays "a" and "b" of one float each at the given offsets.
 std::string two_entries(const std::string& a, const std::string& b, const std::string& second_name = "b") {
-  const auto entry = [](const std::string& name, const std::string& offsets) {
-    return "\"" + name + R"(":{"dtype":"F32","shape":[1],"data_offsets":)" + offsets + "}";
-  };
-  return safetensors("{" + entry("a", a) + "," + entry(second_name, b) + "}", "12345678");
+  return both(entry("a", "F32", "[1]", a), entry(second_name, "F32", "[1]", b));
 }
 
 TEST(Behaviour, O31_HolesOverlapsAndNamesThatComeTwice) {
   expect_refused(two_entries("[0,4]", "[0,4]"), "overlap");
-  expect_refused(
-      safetensors(
-          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-          "12345678"),
-      "overlap");
-  expect_refused(
-      safetensors(
-          R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-          "12345678"),
-      "without hole");
+  expect_refused(both(entry("a", "F32", "[2]", "[0,8]"), entry("b", "F32", "[1]", "[4,8]")), "overlap");
+  expect_refused(both(entry("a", "U8", "[3]", "[0,3]"), entry("b", "F32", "[1]", "[4,8]")), "without hole");
   expect_refused(two_entries("[0,4]", "[4,8]", "a"), "names \"a\" twice");
   expect_refused(safetensors(R"({"__metadata__":{},"__metadata__":{}})"), "twice");
   expect_refused(safetensors(R"({"__metadata__":[]})"), "__metadata__");

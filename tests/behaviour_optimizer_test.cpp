@@ -1,10 +1,10 @@
 // Decay, clipping, schedules and the state of optimizers (cases O27 to O30).
 
-#include <filesystem>
 #include <limits>
 #include <tuple>
 
 #include "behaviour.hpp"
+#include "files.hpp"
 
 namespace xtape {
 namespace {
@@ -229,9 +229,8 @@ TEST(Behaviour, O30_AResumeFromAnyStepHasTheSameBits) {
     using T = decltype(zero);
     Training<T> whole;
     whole.steps(0, 6);
-    const auto folder = std::filesystem::temp_directory_path();
-    const auto weights = folder / "xtape_resume_weights.safetensors",
-               moments = folder / "xtape_resume_moments.safetensors";
+    const TemporaryFolder folder;
+    const auto weights = folder / "weights.safetensors", moments = folder / "moments.safetensors";
     for (std::size_t stop = 0; stop <= 6; ++stop) {
       Training<T> before, after;
       before.steps(0, stop);
@@ -246,7 +245,6 @@ TEST(Behaviour, O30_AResumeFromAnyStepHasTheSameBits) {
       EXPECT_EQ(after.moment(0), whole.moment(0)) << stop;
       EXPECT_EQ(after.moment(1), whole.moment(1)) << stop;
     }
-    std::filesystem::remove(weights), std::filesystem::remove(moments);
   });
 }
 

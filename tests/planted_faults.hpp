@@ -45,7 +45,7 @@ auto product(Backward weight_backward) {
   };
 }
 
-/// The verdict on the first tensor, with the whole report in the trace of a failure.
+/// The verdict on one tensor, by default the first.
 inline Verdict verdict(const GradcheckReport& report, std::size_t tensor = 0) {
   return report.tensors.at(tensor).verdict;
 }
