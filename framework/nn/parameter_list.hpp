@@ -44,6 +44,14 @@ template <class M>
 concept Module = requires(M& module) {
   module.visit(AnyMember{});
 };
+template <class M>
+concept Optional = requires(M& member) {
+  member.has_value(), *member;
+};
+template <class M>
+concept Sequence = requires(M& member) {
+  member.begin(), member.size();
+};
 
 template <class Member>
 inline constexpr bool is_parameter = false;
@@ -58,12 +66,9 @@ void walk(const std::string& path, Member& member, Found& found) {
     found(path, member);
   } else if constexpr (Module<Member>) {
     member.visit([&](const char* name, auto& inner) { walk(below(name), inner, found); });
-  } else if constexpr (requires {
-                         member.has_value();
-                         *member;
-                       }) {
+  } else if constexpr (Optional<Member>) {
     if (member.has_value()) walk(path, *member, found);
-  } else if constexpr (requires { member.begin(), member.size(); }) {
+  } else if constexpr (Sequence<Member>) {
     std::size_t i = 0;
     for (auto& inner : member) walk(below(std::to_string(i++)), inner, found);
   } else {

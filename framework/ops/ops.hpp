@@ -130,8 +130,7 @@ struct EmbeddingOptions {
 template <class T>
 Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options = {});
 template <class T, class Tokens>
-requires(!std::is_same_v<Tokens, Integers>) Var<T> embedding(Var<T> weight, const Tokens& tokens,
-                                                             EmbeddingOptions options = {}) {
+Var<T> embedding(Var<T> weight, const Tokens& tokens, EmbeddingOptions options = {}) {
   return embedding(weight, weight.tape("embedding").integers(tokens), options);
 }
 
@@ -156,8 +155,7 @@ struct CrossEntropyOptions {
 template <class T>
 Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions options = {});
 template <class T, class Targets>
-requires(!std::is_same_v<Targets, Integers>) Var<T> cross_entropy(Var<T> logits, const Targets& targets,
-                                                                  CrossEntropyOptions options = {}) {
+Var<T> cross_entropy(Var<T> logits, const Targets& targets, CrossEntropyOptions options = {}) {
   return cross_entropy(logits, logits.tape("cross_entropy").integers(targets), options);
 }
 

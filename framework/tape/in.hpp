@@ -7,6 +7,10 @@
 #include <xtape/framework/tape/tape.hpp>
 
 namespace xtape {
+namespace detail {
+template <class N>
+concept Number = std::is_arithmetic_v<N>;
+}
 
 /// A Var, a Parameter or a number. An op takes its first operand as Var<T>, which names the type and the tape, and the
 /// others as `std::type_identity_t<In<T>>`.
@@ -15,8 +19,8 @@ class In {
  public:
   In(Var<T> x) : operand_(x) {}
   In(const Parameter<T>& p) : operand_(&p) {}
-  template <class Number>
-  requires std::is_arithmetic_v<Number> In(Number x) : operand_(static_cast<T>(x)) {}
+  template <detail::Number N>
+  In(N x) : operand_(static_cast<T>(x)) {}
 
   /// The operand as a Var on the given tape.
   Var<T> on(Tape<T>& tape) const {

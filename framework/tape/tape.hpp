@@ -11,6 +11,7 @@
 // saved numbers and callbacks live in an arena until clear(); gradients of intermediate values come from a pool and go
 // back to it as soon as their op's callback has run. A tape belongs to one thread at a time.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstdint>
@@ -90,8 +91,8 @@ class Tape {
   /// Opens an output of the op. It requires a gradient if any input does and recording is on. An op with several
   /// outputs opens them one after another with the same inputs. Throws TapeError for a stale handle, a foreign tape, or
   /// if an earlier output that requires a gradient was never closed.
-  template <class... Inputs>
-  requires(std::same_as<Inputs, Var<T>>&&...) Var<T> output(const char* op, Shape shape, Inputs... inputs) {
+  template <std::same_as<Var<T>>... Inputs>
+  Var<T> output(const char* op, Shape shape, Inputs... inputs) {
     return output_from(op, shape, {inputs...});
   }
   Var<T> output_from(const char* op, Shape shape, std::initializer_list<Var<T>> inputs) {
@@ -271,12 +272,11 @@ class Tape<T>::Scope {
   /// returned. Throws TapeError if y requires a gradient, since its record would be lost, and if another scope is open
   /// inside this one.
   Var<T> keep(Var<T> y) { return keep_all({y})[0]; }
-  template <class... More>
-  requires(sizeof...(More) > 0) std::array < Var<T>,
-  1 + sizeof...(More) > keep(Var<T> y, More... more) {
-    const auto kept = keep_all({y, more...});
-    std::array<Var<T>, 1 + sizeof...(More)> result;
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = kept[i];
+  template <std::same_as<Var<T>>... More>
+  std::array<Var<T>, 2 + sizeof...(More)> keep(Var<T> y, Var<T> z, More... more) {
+    const auto kept = keep_all({y, z, more...});
+    std::array<Var<T>, 2 + sizeof...(More)> result;
+    std::copy_n(kept.begin(), result.size(), result.begin());
     return result;
   }
 
