@@ -145,8 +145,8 @@ int run(const Settings& s) {
     }
     if (evaluate || progress.due())
       progress.show(fmt::format(
-          "step {}/{} | loss {:.4f} | accuracy {:5.1f} % | exact {:5.1f} % | {} tokens/s | {} left", done, s.steps,
-          current_loss, 100 * score.token_accuracy, 100 * score.exact_match, grouped(tokens / training_seconds),
+          "{}/{}  loss {:.4f}  accuracy {:.1f}%  exact {:.1f}%  {} tokens/s  {} left", done, s.steps, current_loss,
+          100 * score.token_accuracy, 100 * score.exact_match, grouped(tokens / training_seconds),
           duration_text(clock.seconds() / static_cast<double>(done) * static_cast<double>(s.steps - done))));
   }
   progress.finish();
@@ -156,8 +156,8 @@ int run(const Settings& s) {
   score = judge(model, tape, sequences, Part::verdict, judged);
   fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", optimizer.steps(), seconds,
              1000 * training_seconds / static_cast<double>(optimizer.steps()));
-  fmt::print("copies {} of {} sequences that it never met ({:.1f} % of sequences, {:.2f} % of letters)\n\n",
-             score.right, judged, 100 * score.exact_match, 100 * score.token_accuracy);
+  fmt::print("copies {} of {} sequences that it never met ({:.1f}%; letters: {:.2f}%)\n\n", score.right, judged,
+             100 * score.exact_match, 100 * score.token_accuracy);
   print_samples(sequences, score);
   return score.exact_match >= 0.99 ? 0 : 2;
 }

@@ -1,6 +1,7 @@
 #include "common/progress.hpp"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,16 @@
 #include <cstdio>
 
 namespace examples {
+
+namespace {
+
+/// Columns of the terminal. A longer line would wrap, and could not be rewritten in place.
+std::size_t columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
 
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
@@ -18,8 +29,9 @@ bool Progress::due() const {
 void Progress::show(const std::string& line) {
   last_ = std::chrono::steady_clock::now();
   if (terminal_) {
-    fmt::print("\r{:<{}}", line, width_);  // blanks cover what is left of a longer line
-    width_ = line.size();
+    const std::string shown = line.substr(0, columns() - 1);
+    fmt::print("\r{:<{}}", shown, width_);  // blanks cover what is left of a longer line
+    width_ = shown.size();
     open_ = true;
   } else {
     fmt::print("{}\n", line);
