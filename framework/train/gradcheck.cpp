@@ -110,21 +110,24 @@ class Checked {
 /// Differences of f around one element with the steps h, h/2 and h/4.
 struct Differences {
   double numeric = std::numeric_limits<double>::quiet_NaN();  // extrapolated derivative
-  double truncation = 0, noise = 0;                           // its error because the step is not 0, and because f is rounded
-  double below = 0, above = 0, slack = 0;                     // one-sided slopes and how far they may be off
+  double truncation = 0, noise = 0;        // its error because the step is not 0, and because f is rounded
+  double below = 0, above = 0, slack = 0;  // one-sided slopes and how far they may be off
   bool kink = false;
   double step = 0;
   double bar() const { return truncation + noise; }
 };
 
+/// The least that rounding does to a value of f.
+double rounding(const Checked::Projected& f) { return 4 * epsilon * f.magnitude; }
+
 /// f with one element moved by about `offset`; `reached` is what the rounded sum really moved by.
-double moved(Checked& checked, std::size_t i, std::size_t k, double offset, double& reached) {
+Checked::Projected moved(Checked& checked, std::size_t i, std::size_t k, double offset, double& reached) {
   const double x = checked.get(i, k);
   checked.set(i, k, x + offset);
   reached = checked.get(i, k) - x;
-  const double value = checked.project().value;
+  const Checked::Projected result = checked.project();
   checked.set(i, k, x);
-  return value;
+  return result;
 }
 
 Differences difference(Checked& checked, std::size_t i, std::size_t k, double h, double middle, double noise_of_f) {
@@ -132,10 +135,11 @@ Differences difference(Checked& checked, std::size_t i, std::size_t k, double h,
   for (std::size_t level = 0; level < 3; ++level) {
     const double step = h / static_cast<double>(1 << level);
     double up, down;
-    const double f_up = moved(checked, i, k, step, up), f_down = moved(checked, i, k, -step, down);
-    above[level] = (f_up - middle) / up;
-    below[level] = (f_down - middle) / down;
-    central[level] = (f_up - f_down) / (up - down);
+    const auto f_up = moved(checked, i, k, step, up), f_down = moved(checked, i, k, -step, down);
+    above[level] = (f_up.value - middle) / up;
+    below[level] = (f_down.value - middle) / down;
+    central[level] = (f_up.value - f_down.value) / (up - down);
+    noise_of_f = std::max({noise_of_f, rounding(f_up), rounding(f_down)});
   }
   const double noise = 16 * noise_of_f / h;
   // Where f is smooth the jump of the slopes halves with the step; at a kink it stays.
@@ -151,9 +155,11 @@ Differences difference(Checked& checked, std::size_t i, std::size_t k, double h,
           .step = h};
 }
 
-/// The difference with the narrowest error bar on a ladder of steps from h down. A step is too wide where f bends within it, has a
-/// kink within it, or is not finite at its ends; what still looks like a kink at the shortest step is one.
-Differences best_difference(Checked& checked, std::size_t i, std::size_t k, double h, double middle, double noise_of_f) {
+/// The difference with the narrowest error bar on a ladder of steps from h down. A step is too wide where f bends
+/// within it, has a kink within it, or is not finite at its ends; what still looks like a kink at the shortest step is
+/// one.
+Differences best_difference(Checked& checked, std::size_t i, std::size_t k, double h, double middle,
+                            double noise_of_f) {
   constexpr int rungs = 7;
   constexpr double narrow = 1e-5;
   Differences best;
@@ -169,11 +175,12 @@ Differences best_difference(Checked& checked, std::size_t i, std::size_t k, doub
 
 /// What rounding does to f, measured: second differences over so few units in the last place that only noise is left.
 double noise_of(Checked& checked, std::size_t i, std::size_t k, double scale, const Checked::Projected& middle) {
-  double noise = 4 * epsilon * middle.magnitude;
+  double noise = rounding(middle);
   for (const double units : {16, 32, 48}) {
     double up, down;
-    const double f_up = moved(checked, i, k, units * epsilon * scale, up), f_down = moved(checked, i, k, -units * epsilon * scale, down);
-    const double second = std::abs((f_up - middle.value) + (f_down - middle.value));
+    const auto f_up = moved(checked, i, k, units * epsilon * scale, up);
+    const auto f_down = moved(checked, i, k, -units * epsilon * scale, down);
+    const double second = std::abs((f_up.value - middle.value) + (f_down.value - middle.value));
     if (std::isfinite(second)) noise = std::max(noise, second);
   }
   return noise;
@@ -185,8 +192,8 @@ Shape place_of(std::size_t k, const Shape& shape) {
   return place;
 }
 
-void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& analytic, const Checked::Projected& middle,
-                  TensorReport& report) {
+void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& analytic,
+                  const Checked::Projected& middle, TensorReport& report) {
   const std::size_t n = report.shape.size();
   double squares = 0;
   for (std::size_t k = 0; k < n; ++k) squares += checked.get(i, k) * checked.get(i, k);
@@ -214,7 +221,7 @@ void check_tensor(Checked& checked, std::size_t i, const std::vector<double>& an
     all_zero &= analytic[k] == 0;
     any_non_finite |= !finite;
     any_mismatch |= !accepted;
-    double ratio = finite ? error / d.bar() : std::numeric_limits<double>::infinity();
+    double ratio = finite ? error > 0 ? error / d.bar() : 0 : std::numeric_limits<double>::infinity();
     if (d.kink && accepted) ratio = 0;
     if (ratio > worst_ratio) {
       worst_ratio = ratio;

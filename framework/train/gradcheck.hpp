@@ -2,10 +2,11 @@
 // Analytic gradients against finite differences.
 //
 // The function is made scalar by a random projection of its output (a plain sum would hide errors: through softmax it
-// has no gradient). For every element x of every input and parameter, central differences with the steps h and h/2,
-// Richardson's extrapolation of the two (Richardson 1911) and their difference as an error bar: the verdict does not
-// rest on a tolerance that someone guessed. Gradients are also computed on top of random numbers, so that an `=` in
-// place of `+=` is seen.
+// has no gradient). For every element x of every input and parameter, central differences with the steps h, h/2 and
+// h/4, Richardson's extrapolation (Richardson 1911), and as an error bar what the differences differ by, with the
+// measured noise of the function: the verdict does not rest on a tolerance that someone guessed. A step that is too
+// wide for the function is divided until the bar is narrow. Gradients are also computed on top of random numbers, so
+// that an `=` in place of `+=` is seen.
 
 #include <cstdint>
 #include <functional>
@@ -67,11 +68,13 @@ template <class F, class... Tapes, std::size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
   return std::is_invocable_v<F&, Tapes..., decltype((I, Var<double>()))...>;
 }
-/// True if f takes some number of Vars and no tape. To ask a generic lambda whether it takes a tape would compile its body with one.
+/// True if f takes some number of Vars and no tape. To ask a generic lambda whether it takes a tape would compile its
+/// body with one.
 template <class F>
 inline constexpr bool takes_no_tape = []<std::size_t... N>(std::index_sequence<N...>) {
   return (takes<F>(std::make_index_sequence<N>()) || ...);
-}(std::make_index_sequence<most_inputs + 1>());
+}
+(std::make_index_sequence<most_inputs + 1>());
 
 template <class F, std::size_t... I>
 Var<double> call_with(F& f, Tape<double>& tape, std::span<const Var<double>> x, std::index_sequence<I...> inputs) {
@@ -90,7 +93,8 @@ Var<double> call(F& f, Tape<double>& tape, std::span<const Var<double>> x) {
   if constexpr (N < most_inputs)
     return call<N + 1>(f, tape, x);
   else
-    throw Error(fmt::format("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, x.size()));
+    throw Error(
+        fmt::format("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, x.size()));
 }
 
 template <class F>
