@@ -130,6 +130,27 @@ TEST_F(Threads, ChunksCoverTheRangeOnce) {
   }
 }
 
+#ifdef __SANITIZE_THREAD__
+constexpr int repetitions = 3;  // each takes thirty times as long
+
+TEST_F(Threads, ARaceBetweenPiecesIsSeenByThreadSanitizer) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto race = [] {
+    set_threads(2);
+    int sum = 0;
+    std::atomic<int> started = 0;
+    parallel_for(2, [&](std::size_t, std::size_t) {
+      started.fetch_add(1, std::memory_order_relaxed);
+      while (started.load(std::memory_order_relaxed) < 2) std::this_thread::yield();
+      ++sum;
+    });
+  };
+  EXPECT_DEATH(race(), "data race");
+}
+#else
+constexpr int repetitions = 20;
+#endif
+
 /// Loss, gradients and updated weights of three training steps, all in one row.
 std::vector<float> three_training_steps() {
   Rng rng(3);
@@ -170,7 +191,7 @@ TEST_F(Threads, O35TrainingStepsHaveTheSameBitsForAnyNumberOfThreadsAndEveryRepe
   for (const float x : serial) ASSERT_TRUE(std::isfinite(x));
   for (const int n : {1, 2, 4, 8}) {
     set_threads(n);
-    for (int repetition = 0; repetition < 20; ++repetition)
+    for (int repetition = 0; repetition < repetitions; ++repetition)
       ASSERT_TRUE(three_training_steps() == serial) << n << " threads, repetition " << repetition;
   }
 }
