@@ -8,21 +8,28 @@
 #include <cstddef>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#include <sanitizer/allocator_interface.h>
+// From the sanitizers' allocator_interface.h, a header that not every compiler brings along.
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t),
+                                                         void (*free_hook)(const volatile void*));
 #endif
 
 namespace xtape {
 
 inline std::atomic<std::size_t> heap_allocations{0};
 
-/// The number of heap allocations while f runs.
-template <class F>
-std::size_t allocations_of(F&& f) {
+/// Installs the hook of a sanitizer's allocator, once; without a sanitizer there is none.
+inline void start_counting() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static const int installed = __sanitizer_install_malloc_and_free_hooks(
       [](const volatile void*, std::size_t) { ++heap_allocations; }, [](const volatile void*) {});
   static_cast<void>(installed);
 #endif
+}
+
+/// The number of heap allocations while f runs.
+template <class F>
+std::size_t allocations_of(F&& f) {
+  start_counting();
   const std::size_t before = heap_allocations;
   f();
   return heap_allocations - before;
