@@ -20,15 +20,15 @@ using namespace xtape;
 using namespace examples;
 
 struct Settings {
-  std::uint64_t seed = 0, steps = 3000;
+  std::uint64_t seed = 0, steps = 2000;
   std::size_t batch = 32, width = 64, heads = 4, layers = 2, letters = 26, shortest = 4, longest = 12;
   std::string length = "4..12", out;
-  double learning_rate = 3e-3, dropout = 0, target = 0.995;
+  double learning_rate = 2e-3, dropout = 0, target = 0.995;
   int threads = xtape::threads();
 };
 
 constexpr std::uint64_t warmup = 100, evaluate_every = 100;
-constexpr std::size_t evaluated = 256, judged = 1000;
+constexpr std::size_t evaluated = 512, judged = 1000;
 
 /// "4..12", or "8" for one length.
 void read_length(Settings& s) {

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <cmath>
+
 #include <xtape/framework/nn/initialise.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
 
 /// Rows of weight (count, width) by number, as PyTorch's nn.Embedding: tokens (...), any integral expression, -> (...,
-/// width). Rows start normal with standard deviation 0.02.
+/// width). Rows start normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct Embedding {
   Parameter<T> weight;
@@ -16,7 +18,7 @@ struct Embedding {
       : weight({count, width}, Role::embedding), options(options_) {
     require<ShapeError>(count > 0 && width > 0, "[Embedding] count and width must be at least 1, got {} and {}", count,
                         width);
-    init_normal(weight, 0.02, rng);
+    init_normal(weight, 1 / std::sqrt(static_cast<double>(width)), rng);
   }
 
   template <class Tokens>

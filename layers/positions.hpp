@@ -1,12 +1,14 @@
 #pragma once
 
+#include <cmath>
+
 #include <xtape/framework/nn/initialise.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
 
 /// Learned positions (Gehring et al. 2017, section 3.1): adds row t of weight (length, width) to place t of x (batch,
-/// time, width). Rows start normal with standard deviation 0.02.
+/// time, width). Rows start normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct LearnedPositions {
   Parameter<T> weight;
@@ -14,7 +16,7 @@ struct LearnedPositions {
   LearnedPositions(std::size_t length, std::size_t width, Rng& rng) : weight({length, width}, Role::embedding) {
     require<ShapeError>(length > 0 && width > 0,
                         "[LearnedPositions] length and width must be at least 1, got {} and {}", length, width);
-    init_normal(weight, 0.02, rng);
+    init_normal(weight, 1 / std::sqrt(static_cast<double>(width)), rng);
   }
 
   Var<T> operator()(Var<T> x) const {

@@ -126,6 +126,17 @@ TEST(ParameterList, ZeroGradForgetsEveryGradient) {
   EXPECT_EQ(xt::xarray<double>(layer.weight.grad()), once);
 }
 
+TEST(ParameterList, NamesWhatReceivedNoGradient) {
+  Rng rng(5);
+  MultiHeadAttention<double> used(4, 2, rng);
+  auto list = parameters<double>(used);
+  list.emplace_back("unused", Parameter<double>(Shape{3}));
+  EXPECT_EQ(names_without_grad(list).size(), list.size());
+  Tape<double> tape;
+  tape.backward(sum(used(tape.input(random_array<double>({1, 2, 4}, 1)))));
+  EXPECT_EQ(names_without_grad(list), std::vector<std::string>{"unused"});
+}
+
 TEST(ParameterList, NamesAreThoseOfPyTorch) {
   Rng rng(5);
   TransformerLm<float> model({.vocabulary = 3, .length = 2, .width = 4, .heads = 2, .layers = 1}, rng);

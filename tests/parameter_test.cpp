@@ -132,5 +132,10 @@ TEST(ParameterList, EntriesStayValidWhenTheModuleMoves) {
   EXPECT_EQ(list[1].parameter.grad()(0), 4) << "the bias was added to four rows";
 }
 
+TEST(Parameter, BracesMeanAShape) {
+  EXPECT_EQ(Parameter<float>({0}).shape(), Shape{0});
+  EXPECT_EQ(Parameter<float>({2, 3}, Role::bias).shape(), (Shape{2, 3}));
+}
+
 }  // namespace
 }  // namespace xtape

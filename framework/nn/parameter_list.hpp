@@ -101,6 +101,15 @@ std::size_t count(const ParameterList<T>& list) {
   return n;
 }
 
+/// Names of the parameters that no backward pass has reached since zero_grad(): what does not train.
+template <class T>
+std::vector<std::string> names_without_grad(const ParameterList<T>& list) {
+  std::vector<std::string> names;
+  for (const auto& entry : list)
+    if (!entry.parameter.has_grad()) names.push_back(entry.name);
+  return names;
+}
+
 /// Forgets all gradients.
 template <class T>
 void zero_grad(ParameterList<T>& list) {

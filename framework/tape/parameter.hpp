@@ -24,7 +24,7 @@ class Parameter {
   Parameter(Parameter&&) noexcept = default;
   Parameter& operator=(Parameter&&) noexcept = default;
   /// Another handle to the same array: how weights are tied.
-  Parameter share() const { return Parameter(state_); }
+  Parameter share() const { return Parameter(Tied{}, state_); }
   bool is(const Parameter& other) const { return state_ == other.state_; }
 
   const Shape& shape() const { return state_->shape; }
@@ -69,7 +69,8 @@ class Parameter {
     std::uint64_t version = 0;
     AlignedBytes value, grad;
   };
-  explicit Parameter(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  struct Tied {};  // so that Parameter({0}) can only mean a shape
+  Parameter(Tied, std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };
 
