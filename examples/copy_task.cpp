@@ -28,7 +28,6 @@ struct Settings {
 };
 
 constexpr std::uint64_t warmup = 100, evaluate_every = 100;
-constexpr std::size_t evaluated = 512, judged = 1000;
 
 /// "4..12", or "8" for one length.
 void read_length(Settings& s) {

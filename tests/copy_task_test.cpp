@@ -68,7 +68,7 @@ TEST(CopyTask, LeavesItsConfigurationItsMetricsAndItsModel) {
   xtape::load_safetensors(out / "model.safetensors", list);
   xtape::Tape<float> tape;
   const CopySequences sequences(20, 2, 4, 0);
-  const CopyScore score = judge(model, tape, sequences, Part::evaluation, 256);
+  const CopyScore score = judge(model, tape, sequences, Part::evaluation, evaluated);
   EXPECT_EQ(score.exact_match, evaluations[1]["exact_match"]) << "the saved model is the one that was judged";
 }
 
