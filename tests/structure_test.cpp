@@ -187,5 +187,16 @@ TEST(Structure, AnOpWithoutACaseWouldBeSeen) {
             std::vector<std::string>{"negate"});
 }
 
+TEST(Structure, TheReadmesExampleIsTheOneThatIsCompiled) {
+  const std::string readme = read(root / "README.md"), program = read(root / "tests/install/snake_mlp.cpp");
+  const std::size_t begin = readme.find("```cpp\n") + 7, end = readme.find("```", begin);
+  ASSERT_NE(end, std::string::npos);
+  std::istringstream example(readme.substr(begin, end - begin));
+  std::size_t lines = 0;
+  for (std::string line; std::getline(example, line); ++lines)
+    EXPECT_NE(program.find(line + "\n"), std::string::npos) << line;
+  EXPECT_GE(lines, 25u);
+}
+
 }  // namespace
 }  // namespace xtape

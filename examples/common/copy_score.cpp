@@ -68,9 +68,9 @@ CopyScore judge(const xtape::TransformerLm<float>& model, xtape::Tape<float>& ta
 void print_samples(const CopySequences& sequences, const CopyScore& score) {
   std::size_t width = 5;
   for (const auto& [asked, answered] : score.samples) width = std::max(width, asked.size());
-  fmt::print("  {:<{}}  {:<{}}\n", "asked", width, "answered", width);
+  fmt::print("  {:<{}}  {}\n", "asked", width, "answered");
   for (const auto& [asked, answered] : score.samples)
-    fmt::print("  {:<{}}  {:<{}}{}\n", sequences.text(asked), width, sequences.text(answered), width,
+    fmt::print("  {:<{}}  {}{}\n", sequences.text(asked), width, sequences.text(answered),
                asked == answered ? "" : "  wrong");
 }
 

@@ -307,12 +307,20 @@ GradcheckReport::operator bool() const {
 }
 
 std::string to_string(const GradcheckReport& report) {
-  std::string text;
+  std::size_t verdicts = 7, names = 6, places = 8;  // widths of the columns
+  const auto name_of = [](const TensorReport& t) { return fmt::format("{} {}", t.name, t.shape); };
+  for (const TensorReport& t : report.tensors) {
+    verdicts = std::max(verdicts, std::string_view(to_string(t.verdict)).size());
+    names = std::max(names, name_of(t).size());
+    places = std::max(places, to_string(t.worst).size());
+  }
+  std::string text =
+      fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>16}  {:>16}  {:>9}  {:>8}  {:>7}\n", "verdict", verdicts, "tensor", names,
+                  "worst at", places, "analytic", "numeric", "error bar", "step", "checked");
   for (const TensorReport& t : report.tensors)
-    text += fmt::format(
-        "{:<17} {} {}: worst at {}, analytic {:.10g}, numeric {:.10g}, error bar {:.2g}, step {:.2g}; {} checked{}\n",
-        to_string(t.verdict), t.name, t.shape, t.worst, t.analytic, t.numeric, t.bar, t.step, t.checked,
-        t.kinks > 0 ? fmt::format(", {} at a kink", t.kinks) : "");
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>16.10g}  {:>16.10g}  {:>9.2g}  {:>8.2g}  {:>7}{}\n",
+                        to_string(t.verdict), verdicts, name_of(t), names, to_string(t.worst), places, t.analytic,
+                        t.numeric, t.bar, t.step, t.checked, t.kinks > 0 ? fmt::format(", {} at a kink", t.kinks) : "");
   return text;
 }
 

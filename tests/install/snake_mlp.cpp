@@ -39,6 +39,7 @@ int main() {
   Rng rng(1);
   const GradcheckReport right = gradcheck(SnakeMlp<double>(6, 8, rng), {{2, 3, 6}});
   const GradcheckReport wrong = gradcheck([](Var<double> x) { return wrong_snake(x); }, {{2, 3}});
-  std::cout << right << "\nand with a wrong derivative:\n" << wrong << '\n';
+  std::cout << right;
+  std::cout << "\nand with a wrong derivative:\n" << wrong << '\n';
   return right && !wrong ? 0 : 1;
 }
