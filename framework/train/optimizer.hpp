@@ -68,7 +68,8 @@ struct AdamWOptions {
   Decay decay = Decay::weights;
 };
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2); equal to PyTorch's AdamW with decay =
-/// Decay::all.
+/// Decay::all where every parameter has a gradient in every step (PyTorch counts each parameter's steps by itself, this
+/// counts the optimizer's).
 template <class T>
 class AdamW : public Optimizer<T> {
  public:
