@@ -1,9 +1,11 @@
-// Trains a small decoder-only transformer to copy: after "x1 ... xn SEP" it must say x1 ... xn, for sequences that it
-// has never met. The loss counts the answer alone.
+// Trains a small transformer to copy sequences of letters that it has never met.
+//
+// Decoder-only: after "x1 ... xn SEP" it must say x1 ... xn. The loss counts the answer alone.
 
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -32,18 +34,19 @@ constexpr std::uint64_t warmup = 100, evaluate_every = 100;
 /// "4..12", or "8" for one length.
 void read_length(Settings& s) {
   const std::size_t dots = s.length.find("..");
-  try {
-    s.shortest = std::stoul(s.length.substr(0, dots));
-    s.longest = dots == std::string::npos ? s.shortest : std::stoul(s.length.substr(dots + 2));
-  } catch (const std::exception&) {
-    s.shortest = s.longest = 0;
-  }
-  require(1 <= s.shortest && s.shortest <= s.longest && s.longest <= 500,
-          "--length must be two lengths such as 4..12, from 1 to 500 and the shorter first, got {}", s.length);
+  const auto number = [](std::string_view text) {  // 0 if anything but digits stands there
+    std::size_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    return error == std::errc() && end == text.data() + text.size() ? n : 0;
+  };
+  s.shortest = number(s.length.substr(0, dots));
+  s.longest = dots == std::string::npos ? s.shortest : number(s.length.substr(dots + 2));
+  require(1 <= s.shortest && s.shortest <= s.longest && s.longest <= 128,
+          "--length must be two lengths such as 4..12, from 1 to 128 and the shorter first, got {}", s.length);
 }
 
 void add_flags(CLI::App& app, Settings& s) {
-  app.add_option("--seed", s.seed, "of weights, data and dropout");
+  app.add_option("--seed", s.seed, "of weights, data and dropout")->check(CLI::Range(0, 1'000'000'000));
   app.add_option("--steps", s.steps, "training steps at most")->check(CLI::Range(1, 10'000'000));
   app.add_option("--batch", s.batch, "sequences a step")->check(CLI::Range(1, 65'536));
   app.add_option("--width", s.width, "of the model, a multiple of --heads")->check(CLI::Range(1, 8192));

@@ -75,8 +75,8 @@ TEST(CopyTask, LeavesItsConfigurationItsMetricsAndItsModel) {
 TEST(CopyTask, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   const Folder folder;
   const auto losses = [&](const std::string& flags) {
-    copy_task("--steps 100 --width 16 --heads 2 --length 2..6 --dropout 0.1 --out " + folder.path.string() + " " +
-              flags);
+    copy_task("--steps 40 --width 16 --heads 2 --length 2..4 --letters 20 --dropout 0.1 --out " + folder.path.string() +
+              " " + flags);
     std::ifstream metrics(folder.path / "metrics.jsonl");
     nlohmann::json evaluation = nlohmann::json::parse(metrics);
     return std::pair(evaluation["loss"].get<double>(), evaluation["grad_norm"].get<double>());
@@ -96,6 +96,9 @@ TEST(CopyTask, FlagsOutOfRangeSayWhatIsAllowed) {
                                                         {"--dropout 1.5", "0.000000 to 0.990000"},
                                                         {"--target 2", "0.000000 to 1.000000"},
                                                         {"--threads 0", "1 to 1024"},
+                                                        {"--length 4-12", "two lengths such as 4..12"},
+                                                        {"--length 4..12x", "two lengths such as 4..12"},
+                                                        {"--seed -1", "0 to 1000000000"},
                                                         {"--length 5..3", "two lengths such as 4..12"},
                                                         {"--length many", "two lengths such as 4..12"},
                                                         {"--length 4 --letters 2", "at least 20000"},

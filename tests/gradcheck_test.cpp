@@ -203,5 +203,17 @@ TEST(Gradcheck, TheReportReadsAsATable) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 
+TEST(Gradcheck, LeavesWeightsAndGradientsAsAUserExpects) {
+  Rng rng(3);
+  Linear<double> layer(3, 2, rng);
+  layer.weight.freeze();
+  const xt::xarray<double> before = layer.bias->value();
+  const GradcheckReport report = gradcheck(layer, {{4, 3}});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.tensors.size(), 2u) << "a frozen parameter is left out: " << report;
+  EXPECT_FALSE(layer.bias->has_grad());
+  EXPECT_EQ(xt::xarray<double>(layer.bias->value()), before);
+}
+
 }  // namespace
 }  // namespace xtape

@@ -112,5 +112,17 @@ TEST(LayerGradients, OfABlockWithOneWrongOpAreRefused) {
   EXPECT_FALSE(report) << report;
 }
 
+TEST(AttentionGradients, OfOneMemoryUnderTwoShapes) {
+  // x is q as (1, 4, 2) and v as (1, 2, 4): the heads of the two lie crosswise in one gradient.
+  for (const bool with_weights : {false, true}) {
+    const auto attend = [&](Var<double> x, Var<double> k) {
+      const Var<double> v = reshape(x, {1, 2, 4});
+      return with_weights ? attention_with_weights(x, k, v, 2).output : attention(x, k, v, 2);
+    };
+    const GradcheckReport report = gradcheck(attend, {{1, 4, 2}, {1, 2, 2}});
+    EXPECT_TRUE(report) << report;
+  }
+}
+
 }  // namespace
 }  // namespace xtape

@@ -154,5 +154,28 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   set_threads(before);
 }
 
+TEST(Optimizer, AFrozenParametersOldGradientStopsNothing) {
+  Parameter<double> moving({2}), frozen({2});
+  moving.grad().fill(1);
+  frozen.grad().fill(std::numeric_limits<double>::quiet_NaN());
+  ParameterList<double> list;
+  list.emplace_back("moving", moving);
+  list.emplace_back("frozen", frozen);
+  AdamW<double> optimizer(list);
+  EXPECT_THROW(optimizer.step(), Error);
+  frozen.freeze();
+  EXPECT_NEAR(clip_grad_norm(list, 10.0), std::sqrt(2.0), tolerance::behaviour_double);
+  optimizer.step();
+  EXPECT_LT(moving.data()[0], 0.0);
+  EXPECT_EQ(frozen.data()[0], 0.0);
+}
+
+TEST(Optimizer, TakesListsAsTheyAreMade) {
+  Rng rng(1);
+  Linear<float> layer(2, 2, rng);
+  zero_grad(parameters<float>(layer));
+  EXPECT_EQ(clip_grad_norm(parameters<float>(layer), 1.0), 0.0);
+}
+
 }  // namespace
 }  // namespace xtape

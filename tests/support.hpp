@@ -35,8 +35,8 @@ template <class X, class Y>
 testing::AssertionResult near(const X& x, const Y& y, double tolerance) {
   const double error = error_between(x, y);
   if (error <= tolerance) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "shapes " << Shape(x.shape()) << " and " << Shape(y.shape()) << ", error " << error
-                                     << " above " << tolerance;
+  return testing::AssertionFailure() << "shapes " << Shape(x.shape()) << " and " << Shape(y.shape()) << ", error "
+                                     << error << " above " << tolerance;
 }
 
 /// Normal random numbers.
@@ -83,7 +83,8 @@ void expect_message(F&& f, std::initializer_list<const char*> parts) {
 /// Folder of the reference files: XTAPE_REFERENCE_DIR, by default the copy beside the tests.
 inline std::filesystem::path reference_folder() {
   const char* folder = std::getenv("XTAPE_REFERENCE_DIR");
-  return folder != nullptr ? std::filesystem::path(folder) : std::filesystem::path(XTAPE_SOURCE_DIR) / "tests" / "reference";
+  return folder != nullptr ? std::filesystem::path(folder)
+                           : std::filesystem::path(XTAPE_SOURCE_DIR) / "tests" / "reference";
 }
 
 }  // namespace xtape

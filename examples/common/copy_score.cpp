@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t shown = 8;
 
 /// Answers to prompts of one length n: n times the most likely next token.
-std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape,
-                            const CopySequences& sequences, const std::vector<Letters>& prompts) {
+std::vector<Letters> decode_rows(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape,
+                                 const CopySequences& sequences, const std::vector<Letters>& prompts) {
   const std::size_t rows = prompts.size(), n = prompts[0].size();
   std::vector<Letters> text(rows);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -33,6 +33,20 @@ std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tap
   }
   for (Letters& letters : text) letters.erase(letters.begin(), letters.begin() + static_cast<std::ptrdiff_t>(n + 1));
   return text;
+}
+
+/// The same in groups of rows, so that memory does not grow with their number.
+std::vector<Letters> decode(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape,
+                            const CopySequences& sequences, const std::vector<Letters>& prompts) {
+  constexpr std::size_t group = 128;
+  std::vector<Letters> answers;
+  for (std::size_t begin = 0; begin < prompts.size(); begin += group) {
+    const auto first = prompts.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(group, prompts.size() - begin));
+    for (Letters& answer : decode_rows(model, tape, sequences, {first, first + count}))
+      answers.push_back(std::move(answer));
+  }
+  return answers;
 }
 
 }  // namespace

@@ -85,11 +85,12 @@ void Pool::clear() {
     // The first block gets an eighth more than was in use at once, for the gaps between allocations of other sizes;
     // a later overflow shows that this was not enough.
     const std::size_t size = capacity_ == 0 ? align_up(peak_ + peak_ / 8) : capacity_ + overflow_;
+    free_.clear();
     overflow_blocks_.clear();
     block_.reset();
+    capacity_ = overflow_ = used_ = 0;  // holds if there is no memory for the new block
     block_ = aligned_bytes(size);
     capacity_ = size;
-    overflow_ = 0;
   }
   free_.clear();
   if (capacity_ > 0) free_.push_back({block_.get(), capacity_});

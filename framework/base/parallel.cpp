@@ -5,6 +5,7 @@
 #include <xtape/framework/base/parallel.hpp>
 
 #include <tbb/global_control.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -13,7 +14,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <xtape/framework/base/error.hpp>
@@ -69,7 +69,7 @@ void work(Job& job, int worker) noexcept {
 
 struct Threads {
   std::mutex one_loop_at_a_time;
-  std::atomic<int> count{std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  std::atomic<int> count{std::max(1, tbb::info::default_concurrency())};
   std::optional<tbb::global_control> limit;  // TBB takes the least of all limits, so an old one must go first
   std::optional<tbb::task_arena> arena;
 };

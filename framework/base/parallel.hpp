@@ -7,7 +7,8 @@
 namespace xtape {
 
 /// Number of threads that parallel loops use from now on; at least 1, and it may exceed the processors. The default is
-/// the number of processors that the process may use. Results do not depend on it, to the last bit.
+/// the number of processors that the process may use. Results do not depend on it, to the last bit. To be called
+/// while no other thread computes.
 void set_threads(int n);
 int threads();
 

@@ -45,6 +45,7 @@ void gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size
   const auto flag = [](Transpose t) { return t == Transpose::yes ? cxxblas::Trans : cxxblas::NoTrans; };
   if (m == 1) {  // c = op(B)^T a: several times faster than a product with one row
     const bool transposed = transpose_b == Transpose::yes;
+    if (beta == T(0)) std::fill_n(c, n, T(0));  // some versions of BLAS scale what stands there, were it NaN
     cxxblas::gemv<int>(cxxblas::RowMajor, transposed ? cxxblas::NoTrans : cxxblas::Trans, blas_int(transposed ? n : k),
                        blas_int(transposed ? k : n), alpha, b, blas_int(ldb), a,
                        transpose_a == Transpose::yes ? blas_int(lda) : 1, beta, c, 1);

@@ -37,10 +37,11 @@ void init_xavier_uniform(Parameter<T>& weight, Rng& rng) {
 }
 
 template <class T>
-void init_gpt(ParameterList<T>& list, std::size_t layers, Rng& rng) {
+void init_gpt(const ParameterList<T>& list, std::size_t layers, Rng& rng) {
   constexpr double deviation = 0.02;
   require(layers > 0, "[init_gpt] expected at least one layer, got 0");
-  for (auto& [name, parameter] : list) {
+  for (const auto& [name, handle] : list) {
+    Parameter<T> parameter = handle.share();
     if (parameter.role() == Role::bias) {
       fill(parameter, T(0));
     } else if (parameter.role() == Role::gain) {
@@ -60,7 +61,7 @@ template void init_scaled_normal(Parameter<float>&, Rng&);
 template void init_scaled_normal(Parameter<double>&, Rng&);
 template void init_xavier_uniform(Parameter<float>&, Rng&);
 template void init_xavier_uniform(Parameter<double>&, Rng&);
-template void init_gpt(ParameterList<float>&, std::size_t, Rng&);
-template void init_gpt(ParameterList<double>&, std::size_t, Rng&);
+template void init_gpt(const ParameterList<float>&, std::size_t, Rng&);
+template void init_gpt(const ParameterList<double>&, std::size_t, Rng&);
 
 }  // namespace xtape

@@ -27,6 +27,6 @@ void init_xavier_uniform(Parameter<T>& weight, Rng& rng);
 /// normal with standard deviation 0.02, those that feed a residual connection (out_proj.weight, linear2.weight) with
 /// 0.02 / sqrt(2 layers); biases 0, gains 1.
 template <class T>
-void init_gpt(ParameterList<T>& list, std::size_t layers, Rng& rng);
+void init_gpt(const ParameterList<T>& list, std::size_t layers, Rng& rng);
 
 }  // namespace xtape

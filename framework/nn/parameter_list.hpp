@@ -112,8 +112,8 @@ std::vector<std::string> names_without_grad(const ParameterList<T>& list) {
 
 /// Forgets all gradients.
 template <class T>
-void zero_grad(ParameterList<T>& list) {
-  for (auto& entry : list) entry.parameter.zero_grad();
+void zero_grad(const ParameterList<T>& list) {
+  for (const auto& entry : list) entry.parameter.share().zero_grad();
 }
 
 }  // namespace xtape

@@ -50,6 +50,13 @@ AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std:
   return s;
 }
 
+/// v as it is, or a copy of it if it is q's memory under another shape: their gradients would be laid over each other.
+template <class T>
+Var<T> separate_value(Var<T> q, Var<T> v) {
+  const bool overlaid = v.data() == q.data() && v.shape() != q.shape();
+  return overlaid ? slice(v, 1, 0, v.shape()[1]) : v;
+}
+
 template <class T>
 T* allocate_weights(const AttentionShape& s, Tape<T>& tape) {
   return tape.scratch(s.batch * s.heads * s.queries * s.keys);
@@ -76,8 +83,9 @@ kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v) {
 template <class T>
 Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, const Attend<T>& attend) {
   Tape<T>& tape = q.tape("attention");
-  const Var<T> k = key.on(tape), v = value.on(tape);
-  const AttentionShape s = separate_shape("attention", q, k, v, heads, attend);
+  const Var<T> k = key.on(tape), operand = value.on(tape);
+  const AttentionShape s = separate_shape("attention", q, k, operand, heads, attend);
+  const Var<T> v = separate_value(q, operand);
   Var<T> y = tape.output("attention", {s.batch, s.queries, heads * s.value_width}, q, k, v);
   T* weights = allocate_weights(s, tape);
   kernels::attention_forward<T>(s, q.data(), k.data(), v.data(), weights, y.data(), nullptr);
@@ -120,8 +128,9 @@ AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> v
                                           const Attend<T>& attend) {
   const char* name = "attention_with_weights";
   Tape<T>& tape = q.tape(name);
-  const Var<T> k = key.on(tape), v = value.on(tape);
-  const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
+  const Var<T> k = key.on(tape), operand = value.on(tape);
+  const AttentionShape s = separate_shape(name, q, k, operand, heads, attend);
+  const Var<T> v = separate_value(q, operand);
   Var<T> y = tape.output(name, {s.batch, s.queries, heads * s.value_width}, q, k, v);
   Var<T> weights = tape.output(name, {s.batch, heads, s.queries, s.keys}, q, k, v);
   Var<T> log_sum_exp = tape.output(name, {s.batch, heads, s.queries}, q, k, v);

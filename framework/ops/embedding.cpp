@@ -13,6 +13,9 @@ Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options) {
   require<ShapeError>(table.rank() == 2, "[embedding] weight must be (count, width), got {}", table);
   require<ShapeError>(tokens.shape.rank() < Shape::max_rank, "[embedding] tokens must have rank at most {}, got {}",
                       Shape::max_rank - 1, tokens.shape);
+  if (options.padding_index)
+    require<ShapeError>(*options.padding_index >= 0 && *options.padding_index < static_cast<std::int64_t>(table[0]),
+                        "[embedding] padding_index must be in [0, {}), got {}", table[0], *options.padding_index);
   check_range("embedding", "token", tokens, table[0]);
   Shape shape = tokens.shape;
   shape.push_back(table[1]);

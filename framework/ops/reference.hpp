@@ -1,5 +1,6 @@
 #pragma once
-// Every fused op composed of small ones: the specification that the fused forms are tested against. Slow, and free of tricks.
+// Every fused op composed of small ones: the specification that the fused forms are tested against. Slow, and free of
+// tricks.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,8 @@
 
 namespace xtape::reference {
 
-/// A constant with the largest element of each row, shape (..., 1). Subtracting it changes no softmax, and keeps exp in range.
+/// A constant with the largest element of each row, shape (..., 1). Subtracting it changes no softmax, and keeps exp in
+/// range.
 template <class T>
 Var<T> row_maximum(Var<T> x) {
   const std::size_t rows = x.shape().rows(), columns = x.shape().back();
@@ -80,8 +82,8 @@ Var<T> cross_entropy(Var<T> logits, const Integers& targets, const CrossEntropyO
   const std::size_t classes = logits.shape().back();
   const Var<T> counts = one_hot(logits.tape(), targets, classes);
   const Var<T> row_counts = sum(counts, -1, true);  // 0 for ignored rows
-  const Var<T> distribution = (1 - options.label_smoothing) * counts +
-                              options.label_smoothing / static_cast<double>(classes) * row_counts;
+  const Var<T> distribution =
+      (1 - options.label_smoothing) * counts + options.label_smoothing / static_cast<double>(classes) * row_counts;
   const Var<T> total = -sum(distribution * reference::log_softmax(logits));
   const double counted = static_cast<double>(sum(row_counts).item());
   return options.reduction == Reduction::sum || counted == 0 ? total : total / counted;
@@ -95,13 +97,15 @@ xt::xarray<T> visible_pairs(const Shape& q, const Shape& k, const Attend<T>& att
   for (std::size_t b = 0; b < batch; ++b)
     for (std::size_t i = 0; i < queries; ++i)
       for (std::size_t j = 0; j < keys; ++j)
-        visible(b, i, j) = (!attend.causal || j + queries <= i + keys) && (!attend.allow_keys || attend.allow_keys.data[b * keys + j]) &&
+        visible(b, i, j) = (!attend.causal || j + queries <= i + keys) &&
+                           (!attend.allow_keys || attend.allow_keys.data[b * keys + j]) &&
                            (!attend.allow_queries || attend.allow_queries.data[b * queries + i]);
   return visible;
 }
 
 template <class T>
-AttentionResult<T> attention_with_weights(Var<T> q, Var<T> k, Var<T> v, std::size_t heads, const Attend<T>& attend = {}) {
+AttentionResult<T> attention_with_weights(Var<T> q, Var<T> k, Var<T> v, std::size_t heads,
+                                          const Attend<T>& attend = {}) {
   Tape<T>& tape = q.tape();
   const Shape sq = q.shape(), sk = k.shape(), sv = v.shape();
   const std::size_t key_width = sq[2] / heads, value_width = sv[2] / heads;
@@ -118,7 +122,8 @@ AttentionResult<T> attention_with_weights(Var<T> q, Var<T> k, Var<T> v, std::siz
   const double scale = attend.scale.value_or(1 / std::sqrt(static_cast<double>(key_width)));
   std::vector<Var<T>> outputs, weights, log_sums;
   for (std::size_t h = 0; h < heads; ++h) {
-    const Var<T> qh = slice(q, 2, h * key_width, (h + 1) * key_width), kh = slice(k, 2, h * key_width, (h + 1) * key_width);
+    const Var<T> qh = slice(q, 2, h * key_width, (h + 1) * key_width),
+                 kh = slice(k, 2, h * key_width, (h + 1) * key_width);
     const Var<T> vh = slice(v, 2, h * value_width, (h + 1) * value_width);
     const Var<T> scores = scale * matmul(qh, transpose(kh, {0, 2, 1}));
     const Var<T> largest = row_maximum(scores + hide);
@@ -140,8 +145,8 @@ Var<T> attention(Var<T> q, Var<T> k, Var<T> v, std::size_t heads, const Attend<T
 template <class T>
 Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend = {}) {
   const std::size_t width = qkv.shape()[2] / 3;
-  return reference::attention(slice(qkv, 2, 0, width), slice(qkv, 2, width, 2 * width), slice(qkv, 2, 2 * width, 3 * width), heads,
-                              attend);
+  return reference::attention(slice(qkv, 2, 0, width), slice(qkv, 2, width, 2 * width),
+                              slice(qkv, 2, 2 * width, 3 * width), heads, attend);
 }
 
 }  // namespace xtape::reference

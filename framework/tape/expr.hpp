@@ -1,6 +1,6 @@
 #pragma once
 // The bridge between a tape and xtensor: expressions come in, adaptors go out. No type of the library holds an xtensor
-// container, and none of its compiled files depends on one; so a program may compile xtensor with flags of its own.
+// container, so a program may compile xtensor with flags of its own.
 
 #include <xtensor/xadapt.hpp>
 #include <xtensor/xarray.hpp>

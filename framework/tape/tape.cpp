@@ -216,8 +216,8 @@ void Tape<T>::release_gradient(Node& owner) {
 template <class T>
 typename Tape<T>::Node& Tape<T>::gradient_owner(Var<T> x, const char* op) {
   Node& asked = node(x, op);
-  require<TapeError>(asked.requires_grad, "[{}] expected a value that requires a gradient, got [{}] {} that does not", op,
-                     asked.op, asked.shape);
+  require<TapeError>(asked.requires_grad, "[{}] expected a value that requires a gradient, got [{}] {} that does not",
+                     op, asked.op, asked.shape);
   return nodes_[asked.owner];
 }
 
@@ -226,6 +226,13 @@ GradientSlot<T> Tape<T>::slot(Var<T> x) {
   bool existed = false;
   T* data = gradient(gradient_owner(x), existed);
   return {data, existed};
+}
+
+template <class T>
+RandomState Tape<T>::next_random() {
+  require<TapeError>(ordinal_ >> detail::Ticket::node_bits == 0, "[tape] at most 2^{} random ops fit into one step",
+                     detail::Ticket::node_bits);
+  return {seed_, step_, ordinal_++, first_row_};
 }
 
 template <class T>
@@ -343,7 +350,8 @@ std::array<Var<T>, 8> Tape<T>::Scope::keep_all(std::initializer_list<Var<T>> ys)
                      ys.size());
   require<TapeError>(depth_ == tape_.scope_depth_, "[scope.keep] expected the innermost scope, got one of {} around it",
                      tape_.scope_depth_ - depth_);
-  require<TapeError>(clears_ == tape_.clears_, "[scope.keep] expected a scope that is open, got one that clear() ended");
+  require<TapeError>(clears_ == tape_.clears_,
+                     "[scope.keep] expected a scope that is open, got one that clear() ended");
   std::size_t n = 0;
   for (Var<T> y : ys) {
     sources[n] = tape_.node(y, "scope.keep");

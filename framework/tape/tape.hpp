@@ -32,11 +32,11 @@ struct MemoryUse {
   struct Amount {
     std::size_t now = 0, peak = 0;
   };
-  Amount values;         // inputs, masks, tokens and outputs of ops
-  Amount saved;          // numbers that ops keep for their backward
-  Amount record;         // nodes and callbacks
-  Amount gradients;      // of inputs and intermediate values, and what a backward needs for a moment
-  std::size_t reserved;  // what the tape holds from the heap for all of these
+  Amount values;             // inputs, masks, tokens and outputs of ops
+  Amount saved;              // numbers that ops keep for their backward
+  Amount record;             // nodes and callbacks
+  Amount gradients;          // of inputs and intermediate values, and what a backward needs for a moment
+  std::size_t reserved = 0;  // what the tape holds from the heap for all of these
 };
 
 /// Where a backward kernel puts a gradient: it adds to `data`, or overwrites it if this is the first contribution.
@@ -125,7 +125,7 @@ class Tape {
   /// The gradient of x for a kernel that adds to it. On first touch nothing is cleared: the kernel overwrites.
   GradientSlot<T> slot(Var<T> x);
   /// A fresh state for one op's random numbers.
-  RandomState next_random() { return {seed_, step_, ordinal_++, first_row_}; }
+  RandomState next_random();
 
   // ---- differentiation
 

@@ -29,7 +29,12 @@ class Checked {
  public:
   Checked(const CheckedFunction& f, const std::vector<Shape>& shapes, std::vector<std::vector<double>> values,
           ParameterList<double> parameters, std::uint64_t seed)
-      : f_(f), shapes_(shapes), values_(std::move(values)), parameters_(std::move(parameters)), seed_(seed) {}
+      : f_(f), shapes_(shapes), values_(std::move(values)), parameters_(std::move(parameters)), seed_(seed) {
+    std::erase_if(parameters_, [](const auto& entry) { return entry.parameter.frozen(); });
+  }
+  Checked(const Checked&) = delete;
+  Checked& operator=(const Checked&) = delete;
+  ~Checked() { zero_grad(parameters_); }  // what stands there comes from random numbers
 
   std::size_t count() const { return values_.size() + parameters_.size(); }
   bool is_input(std::size_t i) const { return i < values_.size(); }
@@ -122,12 +127,16 @@ double rounding(const Checked::Projected& f) { return 4 * epsilon * f.magnitude;
 
 /// f with one element moved by about `offset`; `reached` is what the rounded sum really moved by.
 Checked::Projected moved(Checked& checked, std::size_t i, std::size_t k, double offset, double& reached) {
-  const double x = checked.get(i, k);
-  checked.set(i, k, x + offset);
-  reached = checked.get(i, k) - x;
-  const Checked::Projected result = checked.project();
-  checked.set(i, k, x);
-  return result;
+  struct PutBack {  // also if f throws
+    Checked& checked;
+    std::size_t i, k;
+    double x;
+    ~PutBack() { checked.set(i, k, x); }
+  };
+  const PutBack before{checked, i, k, checked.get(i, k)};
+  checked.set(i, k, before.x + offset);
+  reached = checked.get(i, k) - before.x;
+  return checked.project();
 }
 
 Differences difference(Checked& checked, std::size_t i, std::size_t k, double h, double middle, double noise_of_f) {

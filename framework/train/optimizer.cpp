@@ -47,13 +47,12 @@ double Optimizer<T>::decay_of(const Parameter<T>& parameter) const {
 
 template <class T>
 void Optimizer<T>::require_finite(const char* optimizer) const {
-  for (const auto& [name, parameter] : parameters_) {
-    if (!parameter.has_grad()) continue;
-    const double squares = kernels::sum_of_squares(parameter.share().touch_grad_data(), parameter.size());
-    require(std::isfinite(squares),
-            "[{}] expected finite gradients, got infinity or NaN in the gradient of {}; no parameter was changed",
-            optimizer, name);
-  }
+  for (const auto& [name, parameter] : parameters_)
+    if (parameter.has_grad() && !parameter.frozen())
+      require(std::isfinite(kernels::sum_of_squares(parameter.share().grad_data(), parameter.size())),
+              "[{}] expected finite gradients, got infinity, NaN or a square beyond double in the gradient of {}; no "
+              "parameter was changed",
+              optimizer, name);
 }
 
 template <class T>
@@ -106,17 +105,18 @@ void AdamW<T>::step() {
 }
 
 template <class T>
-double clip_grad_norm(ParameterList<T>& list, double max) {
+double clip_grad_norm(const ParameterList<T>& list, double max) {
   require(max >= 0, "[clip_grad_norm] max must not be negative, got {}", max);
+  const auto counts = [](const Parameter<T>& parameter) { return parameter.has_grad() && !parameter.frozen(); };
   double squares = 0;
-  for (auto& [name, parameter] : list)
-    if (parameter.has_grad()) squares += kernels::sum_of_squares(parameter.grad_data(), parameter.size());
+  for (const auto& [name, parameter] : list)
+    if (counts(parameter)) squares += kernels::sum_of_squares(parameter.share().grad_data(), parameter.size());
   const double norm = std::sqrt(squares);
   const double coefficient = max / (norm + 1e-6);
   if (!std::isfinite(norm) || coefficient >= 1) return norm;
-  for (auto& [name, parameter] : list)
-    if (parameter.has_grad())
-      kernels::scale_in_place(parameter.grad_data(), parameter.size(), static_cast<T>(coefficient));
+  for (const auto& [name, parameter] : list)
+    if (counts(parameter))
+      kernels::scale_in_place(parameter.share().grad_data(), parameter.size(), static_cast<T>(coefficient));
   return norm;
 }
 
@@ -126,7 +126,7 @@ template class Sgd<float>;
 template class Sgd<double>;
 template class AdamW<float>;
 template class AdamW<double>;
-template double clip_grad_norm(ParameterList<float>&, double);
-template double clip_grad_norm(ParameterList<double>&, double);
+template double clip_grad_norm(const ParameterList<float>&, double);
+template double clip_grad_norm(const ParameterList<double>&, double);
 
 }  // namespace xtape

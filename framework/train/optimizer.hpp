@@ -85,6 +85,6 @@ class AdamW : public Optimizer<T> {
 /// the parameter's name. Gradients that need no scaling keep their bits. max = 0 scales to zero; a negative max is an
 /// Error.
 template <class T>
-double clip_grad_norm(ParameterList<T>& list, double max);
+double clip_grad_norm(const ParameterList<T>& list, double max);
 
 }  // namespace xtape

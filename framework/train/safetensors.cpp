@@ -282,7 +282,7 @@ void save_safetensors(const std::filesystem::path& path, const ParameterList<T>&
 }
 
 template <class T>
-void load_safetensors(const std::filesystem::path& path, ParameterList<T>& list, LoadOptions options) {
+void load_safetensors(const std::filesystem::path& path, const ParameterList<T>& list, LoadOptions options) {
   const SafetensorsFile file(path);
   std::vector<std::string> missing, extra, misshapen;
   for (const auto& [name, parameter] : list) {
@@ -308,7 +308,7 @@ void load_safetensors(const std::filesystem::path& path, ParameterList<T>& list,
   std::vector<std::pair<std::size_t, std::vector<T>>> values;  // all is read before anything is changed
   for (std::size_t i = 0; i < list.size(); ++i)
     if (file.contains(list[i].name)) values.emplace_back(i, file.read<T>(list[i].name));
-  for (const auto& [i, value] : values) std::copy(value.begin(), value.end(), list[i].parameter.write_data());
+  for (const auto& [i, value] : values) std::copy(value.begin(), value.end(), list[i].parameter.share().write_data());
 }
 
 template std::vector<float> SafetensorsFile::read(const std::string&) const;
@@ -316,7 +316,7 @@ template std::vector<double> SafetensorsFile::read(const std::string&) const;
 template std::vector<std::int64_t> SafetensorsFile::read(const std::string&) const;
 template void save_safetensors(const std::filesystem::path&, const ParameterList<float>&, const Metadata&);
 template void save_safetensors(const std::filesystem::path&, const ParameterList<double>&, const Metadata&);
-template void load_safetensors(const std::filesystem::path&, ParameterList<float>&, LoadOptions);
-template void load_safetensors(const std::filesystem::path&, ParameterList<double>&, LoadOptions);
+template void load_safetensors(const std::filesystem::path&, const ParameterList<float>&, LoadOptions);
+template void load_safetensors(const std::filesystem::path&, const ParameterList<double>&, LoadOptions);
 
 }  // namespace xtape

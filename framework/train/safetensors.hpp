@@ -69,6 +69,6 @@ struct LoadOptions {
 /// Fills the parameters from a file of the same names and shapes. All names that are missing, extra or of another shape
 /// stand in one FormatError, and then no parameter is changed.
 template <class T>
-void load_safetensors(const std::filesystem::path& path, ParameterList<T>& list, LoadOptions options = {});
+void load_safetensors(const std::filesystem::path& path, const ParameterList<T>& list, LoadOptions options = {});
 
 }  // namespace xtape
