@@ -7,7 +7,7 @@
 namespace examples {
 
 /// Sequences of an evaluation during training, and of the final verdict.
-inline constexpr std::size_t evaluated = 512, judged = 1000;
+inline constexpr std::size_t evaluated = 1000, judged = 1000;
 
 struct CopyScore {
   double exact_match = 0, token_accuracy = 0;        // shares of whole sequences and of letters
