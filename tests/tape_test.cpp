@@ -1,27 +1,11 @@
 // Forward and backward over a tape: custom ops, accumulation, several outputs, retained gradients, no_grad.
 
-#include "support.hpp"
+#include "snake.hpp"
 
 namespace xtape {
 namespace {
 
 using Array = xt::xarray<double>;
-
-/// x + sin(x)^2, periodic activation (Ziyin et al. 2020): a user's op in xtensor expressions.
-template <class T>
-Var<T> snake(Var<T> x) {
-  Var<T> y = x.tape().output("snake", x.shape(), x);
-  xt::noalias(y.value()) = x.value() + xt::square(xt::sin(x.value()));
-  x.tape().on_backward(y, [x, y] { xt::noalias(x.grad()) += y.grad() * (T(1) + xt::sin(T(2) * x.value())); });
-  return y;
-}
-template <class T>
-struct SnakeMlp {
-  Linear<T> up, down;
-  SnakeMlp(std::size_t width, std::size_t hidden, Rng& rng) : up(width, hidden, rng), down(hidden, width, rng) {}
-  Var<T> operator()(Var<T> x) { return down(snake(up(x))); }
-  void visit(auto&& f) { f("up", up), f("down", down); }
-};
 
 /// x and its square as two outputs of one op.
 std::array<Var<double>, 2> powers(Var<double> x) {

@@ -220,8 +220,6 @@ class Replacement {
 
  private:
   void check(bool ok) const {
-    // The destructor of a half-built object does not run, so the temporary is the caller's only trace; it was never
-    // made then.
     if (!ok) throw Error(fmt::format("[safetensors] {} cannot be written: {}", path_.string(), std::strerror(errno)));
   }
   std::filesystem::path path_;
