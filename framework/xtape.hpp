@@ -2,6 +2,7 @@
 // The whole library.
 
 #include <xtape/framework/base/error.hpp>
+#include <xtape/framework/base/layer_name.hpp>
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/nn/initialise.hpp>

@@ -15,6 +15,7 @@ struct MultiHeadAttentionOptions {
 /// out_proj is W_O. in_proj_weight starts normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct MultiHeadAttention {
+  LayerName name;
   std::size_t width, heads;
   Parameter<T> in_proj_weight;
   std::optional<Parameter<T>> in_proj_bias;
@@ -34,16 +35,19 @@ struct MultiHeadAttention {
 
   /// Self-attention: x (batch, time, width) -> (batch, time, width). One projection makes q, k and v.
   Var<T> operator()(Var<T> x, const Attend<T>& attend = {}) const {
+    const auto here = name.enter();
     check("x", x);
     return out_proj(attention_packed(project(x, 0, 3), heads, attend));
   }
   /// Cross-attention: query (batch, Tq, width), key and value (batch, Tk, width) -> (batch, Tq, width).
   Var<T> operator()(Var<T> query, Var<T> key, Var<T> value, const Attend<T>& attend = {}) const {
+    const auto here = name.enter();
     check("query", query), check("key", key), check("value", value);
     return out_proj(attention(project(query, 0, 1), project(key, 1, 2), project(value, 2, 3), heads, attend));
   }
   /// The same with the attention weights (batch, heads, Tq, Tk) and the log-sum-exp of the scores.
   AttentionResult<T> with_weights(Var<T> query, Var<T> key, Var<T> value, const Attend<T>& attend = {}) const {
+    const auto here = name.enter();
     check("query", query), check("key", key), check("value", value);
     auto result = attention_with_weights(project(query, 0, 1), project(key, 1, 2), project(value, 2, 3), heads, attend);
     result.output = out_proj(result.output);
@@ -57,10 +61,10 @@ struct MultiHeadAttention {
   }
 
  private:
-  void check(const char* name, Var<T> x) const {
+  void check(const char* operand, Var<T> x) const {
     const Shape shape = x.shape();
     require<ShapeError>(shape.rank() == 3 && shape[2] == width,
-                        "[MultiHeadAttention] {} must be (batch, time, {}), got {}", name, width, shape);
+                        "[MultiHeadAttention] {} must be (batch, time, {}), got {}", operand, width, shape);
   }
   /// Projections first to last - 1 of (query, key, value).
   Var<T> project(Var<T> x, std::size_t first, std::size_t last) const {

@@ -11,6 +11,7 @@ namespace xtape {
 /// time, width). Rows start normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct LearnedPositions {
+  LayerName name;
   Parameter<T> weight;
 
   LearnedPositions(std::size_t length, std::size_t width, Rng& rng) : weight({length, width}, Role::embedding) {
@@ -20,6 +21,7 @@ struct LearnedPositions {
   }
 
   Var<T> operator()(Var<T> x) const {
+    const auto here = name.enter();
     const Shape shape = x.shape(), table = weight.shape();
     require<ShapeError>(shape.rank() == 3 && shape[1] <= table[0] && shape[2] == table[1],
                         "[LearnedPositions] x must be (batch, time up to {}, {}), got {}", table[0], table[1], shape);

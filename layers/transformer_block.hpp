@@ -23,6 +23,7 @@ struct TransformerBlockOptions {
 ///   post: x = norm1(x + self_attn(x));   x = norm2(x + feed_forward(x))
 template <class T>
 struct TransformerBlock {
+  LayerName name;
   MultiHeadAttention<T> self_attn;
   FeedForward<T> feed_forward;
   LayerNorm<T> norm1, norm2;
@@ -39,6 +40,7 @@ struct TransformerBlock {
         norm(options.norm) {}
 
   Var<T> operator()(Var<T> x, const Attend<T>& attend = {}) const {
+    const auto here = name.enter();
     if (norm == Norm::pre) {
       x = x + dropout(self_attn(norm1(x), attend));
       return x + dropout(feed_forward(norm2(x)));

@@ -33,6 +33,7 @@ struct TransformerLm {
     blocks.reserve(o.layers);
     for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(o.width, o.heads, rng, o.block);
     if (o.block.norm == Norm::pre) norm.emplace(o.width);
+    name_layers(*this);
   }
 
   /// `attend` adds to the causal mask, for instance {.allow_keys = tape.lengths(lengths, time)} for padded batches.

@@ -4,20 +4,16 @@
 // for any leading axes. Every op checks its operands before it computes anything and throws a sentence that names it:
 // ShapeError for shapes, axes and indices, TapeError for stale or foreign handles.
 //
-// One family stands in one .cpp beside this file; the composed version of every fused op is in reference.hpp.
+// One family stands in one .cpp beside this file; the composed version of every fused op is in reference.hpp. Losses
+// and attention have headers of their own, which this one brings along.
 
-#include <optional>
 #include <span>
-#include <type_traits>
 
-#include <xtape/framework/tape/in.hpp>
+#include <xtape/framework/ops/attention.hpp>
+#include <xtape/framework/ops/losses.hpp>
+#include <xtape/framework/ops/operand.hpp>
 
 namespace xtape {
-
-template <class T>
-using Operand = std::type_identity_t<In<T>>;
-template <class T>
-using OptionalOperand = std::type_identity_t<std::optional<In<T>>>;
 
 // ---- arithmetic.cpp: elementwise, with NumPy's broadcasting
 
@@ -141,50 +137,5 @@ Var<T> embedding(Var<T> weight, const Tokens& tokens, EmbeddingOptions options =
 /// the element's place in the whole batch (Tape::set_step).
 template <class T>
 Var<T> dropout(Var<T> x, double p);
-
-// ---- cross_entropy.cpp
-
-enum class Reduction { mean, sum };
-struct CrossEntropyOptions {
-  std::int64_t ignore_index = -100;  // targets of this value do not count
-  double label_smoothing = 0;        // the target distribution is (1 - s) onehot + s / classes
-  Reduction reduction = Reduction::mean;
-};
-/// -log softmax(logits)[target], averaged over the targets that count (or summed), a scalar. logits (..., classes),
-/// targets (...) any integral expression. If no target counts, the loss is 0 and so are its gradients.
-template <class T>
-Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions options = {});
-template <class T, class Targets>
-Var<T> cross_entropy(Var<T> logits, const Targets& targets, CrossEntropyOptions options = {}) {
-  return cross_entropy(logits, logits.tape("cross_entropy").integers(targets), options);
-}
-
-// ---- attention.cpp
-
-/// What a query may look at; all parts compose.
-template <class T>
-struct Attend {
-  bool causal = false;               // the last query sits on the last key: query i sees the keys j <= i + Tk - Tq
-  Mask allow_keys = {};              // (B, Tk): true = may be attended to
-  Mask allow_queries = {};           // (B, Tq): false = asks nothing, its output is 0
-  std::optional<double> scale = {};  // of the scores; default 1 / sqrt(head width)
-};
-template <class T>
-struct AttentionResult {
-  Var<T> output, weights, log_sum_exp;
-};
-/// softmax(scale q k^T) v for each head (Vaswani et al. 2017, section 3.2). q (B, Tq, heads * dk), k (B, Tk, heads *
-/// dk), v (B, Tk, heads * dv) -> (B, Tq, heads * dv); head h stands at column h * dk. A query that may see no key gives
-/// 0. What a query may not see does not touch its result, whatever it holds.
-template <class T>
-Var<T> attention(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads, const Attend<T>& attend = {});
-/// The same on one projection's output as it is: qkv (B, T, 3 * heads * dk) holds q, k and v side by side.
-template <class T>
-Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend = {});
-/// The same with the weights (B, heads, Tq, Tk) and the log-sum-exp of the scores (B, heads, Tq), all differentiable.
-/// The log-sum-exp of a query that sees no key is -inf.
-template <class T>
-AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads,
-                                          const Attend<T>& attend = {});
 
 }  // namespace xtape

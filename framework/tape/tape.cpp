@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <xtape/framework/base/layer_name.hpp>
+
 namespace xtape {
 namespace {
 
@@ -49,6 +51,7 @@ typename Tape<T>::Node& Tape<T>::push(const char* op, Shape shape) {
                      detail::Ticket::node_bits);
   Node& node = nodes_.emplace_back();
   node.op = op;
+  node.layer = current_layer();
   node.shape = shape;
   node.stamp = stamp_;
   node.owner = static_cast<std::uint32_t>(nodes_.size() - 1);
@@ -273,10 +276,10 @@ void Tape<T>::begin_backward(Var<T> y) {
       "not (was it made under no_grad?)",
       last.op);
   if (!open_.empty())
-    throw TapeError(
-        fmt::format("[{}] its output requires a gradient, so the op must close it with "
-                    "tape.on_backward(y, ...); got backward() next",
-                    nodes_[open_.back()].op));
+    raise<TapeError>(
+        "[{}] its output requires a gradient, so the op must close it with tape.on_backward(y, ...); got backward() "
+        "next",
+        nodes_[open_.back()].op);
   for (std::size_t i = 0; i <= y.ticket_.node; ++i)
     if (nodes_[i].requires_grad) check_versions(nodes_[i]);
   // Gradients of intermediate values start anew, also of those recorded after y: they may be further outputs of the op

@@ -174,6 +174,7 @@ class Tape {
   enum class Gradient : std::uint8_t { none, present, released };
   struct Node {
     const char* op = "";
+    const char* layer = "";  // path of the layer whose call made it
     T* value = nullptr;
     T* grad = nullptr;
     Shape shape;
