@@ -31,6 +31,7 @@ class ReferenceFile {
   xt::xarray<bool> allowed(const std::string& name) { return xt::equal(integers(name), 0); }
 
   bool contains(const std::string& name) const { return file_.contains(name); }
+  bool has_setting(const std::string& key) const { return file_.metadata().contains(key); }
   std::string setting(const std::string& key) const { return file_.metadata().at(key); }
   std::size_t number(const std::string& key) const { return std::stoul(setting(key)); }
   double real(const std::string& key) const { return std::stod(setting(key)); }
