@@ -37,20 +37,38 @@ void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_s
   file.expect_all_read();
 }
 
-/// AdamW as the file's settings say.
-AdamW<double> adamw(ReferenceFile& file) {
+/// Adam or AdamW as the file's settings say.
+template <class Optimizer, class Options>
+Optimizer adam(ReferenceFile& file, Options options) {
   const std::string betas = file.setting("betas");
-  return AdamW<double>(initial_parameters(file),
-                       {.learning_rate = file.real("lr"),
-                        .betas = {std::stod(betas), std::stod(betas.substr(betas.find(',') + 1))},
-                        .eps = file.real("eps"),
-                        .weight_decay = file.real("weight_decay"),
-                        .decay = Decay::all});
+  options.learning_rate = file.real("lr");
+  options.betas = {std::stod(betas), std::stod(betas.substr(betas.find(',') + 1))};
+  options.eps = file.real("eps");
+  options.weight_decay = file.real("weight_decay", 0);
+  options.decay = Decay::all;
+  return Optimizer(initial_parameters(file), options);
 }
+AdamW<double> adamw(ReferenceFile& file) { return adam<AdamW<double>>(file, AdamWOptions{}); }
 
 TEST(TrainingReference, SgdTakesTheSameSteps) {
   ReferenceFile file("sgd");
   Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"), .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, SgdWithNesterovTakesTheSameSteps) {
+  ReferenceFile file("sgd_nesterov");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"),
+                                                   .momentum = file.real("momentum"),
+                                                   .nesterov = true,
+                                                   .weight_decay = file.real("weight_decay"),
+                                                   .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, AdamTakesTheSameSteps) {
+  ReferenceFile file("adam");
+  auto optimizer = adam<Adam<double>>(file, AdamOptions{});
   expect_steps(file, optimizer, [](std::size_t) {});
 }
 

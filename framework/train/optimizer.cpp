@@ -60,6 +60,8 @@ Sgd<T>::Sgd(ParameterList<T> parameters, SgdOptions options)
     : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay),
       options_(options) {
   require(options.momentum >= 0 && options.momentum < 1, "[Sgd] momentum must be in [0, 1), got {}", options.momentum);
+  require(!options.nesterov || options.momentum > 0, "[Sgd] nesterov needs a positive momentum, got {}",
+          options.momentum);
   if (options.momentum > 0)
     for (const auto& [name, parameter] : this->parameters_) this->add_state("momentum." + name, parameter.shape());
 }
@@ -71,38 +73,55 @@ void Sgd<T>::step() {
     Parameter<T>& w = this->parameters_[i].parameter;
     if (!w.has_grad() || w.frozen()) continue;
     T* momentum = options_.momentum > 0 ? this->state_[i].parameter.write_data() : nullptr;
-    kernels::sgd_update<T>({this->learning_rate_, options_.momentum, this->decay_of(w)}, w.size(), w.grad_data(),
-                           w.write_data(), momentum);
+    kernels::sgd_update<T>({this->learning_rate_, options_.momentum, this->decay_of(w), options_.nesterov}, w.size(),
+                           w.grad_data(), w.write_data(), momentum);
   }
   ++this->steps_;
 }
 
 template <class T>
-AdamW<T>::AdamW(ParameterList<T> parameters, AdamWOptions options)
+template <class Options>
+AdamMoments<T>::AdamMoments(const char* name, ParameterList<T> parameters, const Options& options, bool decoupled)
     : Optimizer<T>(std::move(parameters), options.learning_rate, options.weight_decay, options.decay),
-      options_(options) {
-  for (double beta : options.betas) require(beta >= 0 && beta < 1, "[AdamW] betas must be in [0, 1), got {}", beta);
-  require(options.eps > 0, "[AdamW] eps must be positive, got {}", options.eps);
-  for (const auto& [name, parameter] : this->parameters_) {
-    this->add_state("exp_avg." + name, parameter.shape());
-    this->add_state("exp_avg_sq." + name, parameter.shape());
+      settings_{options.betas, options.eps, decoupled} {
+  for (double beta : options.betas) require(beta >= 0 && beta < 1, "[{}] betas must be in [0, 1), got {}", name, beta);
+  require(options.eps > 0, "[{}] eps must be positive, got {}", name, options.eps);
+  for (const auto& [parameter_name, parameter] : this->parameters_) {
+    this->add_state("exp_avg." + parameter_name, parameter.shape());
+    this->add_state("exp_avg_sq." + parameter_name, parameter.shape());
+    this->add_state("step." + parameter_name, {});
   }
 }
 
 template <class T>
-void AdamW<T>::step() {
-  this->require_finite("AdamW");
-  const double t = static_cast<double>(++this->steps_);
-  const auto [beta1, beta2] = options_.betas;
+void AdamMoments<T>::step(const char* name) {
+  this->require_finite(name);
+  const auto [beta1, beta2] = settings_.betas;
   for (std::size_t i = 0; i < this->parameters_.size(); ++i) {
     Parameter<T>& w = this->parameters_[i].parameter;
     if (!w.has_grad() || w.frozen()) continue;
-    kernels::adamw_update<T>({this->learning_rate_, beta1, beta2, options_.eps, this->decay_of(w),
-                              1 - std::pow(beta1, t), 1 - std::pow(beta2, t)},
-                             w.size(), w.grad_data(), w.write_data(), this->state_[2 * i].parameter.write_data(),
-                             this->state_[2 * i + 1].parameter.write_data());
+    const auto state = [&](std::size_t k) { return this->state_[3 * i + k].parameter.write_data(); };
+    const double t = static_cast<double>(*state(2) += T(1)), decay = this->decay_of(w);
+    kernels::adam_update<T>({.learning_rate = this->learning_rate_,
+                             .beta1 = beta1,
+                             .beta2 = beta2,
+                             .eps = settings_.eps,
+                             .l2_decay = settings_.decoupled ? 0 : decay,
+                             .decoupled_decay = settings_.decoupled ? decay : 0,
+                             .correction1 = 1 - std::pow(beta1, t),
+                             .correction2 = 1 - std::pow(beta2, t)},
+                            w.size(), w.grad_data(), w.write_data(), state(0), state(1));
   }
+  ++this->steps_;
 }
+
+template <class T>
+Adam<T>::Adam(ParameterList<T> parameters, AdamOptions options)
+    : AdamMoments<T>("Adam", std::move(parameters), options, /*decoupled=*/false) {}
+
+template <class T>
+AdamW<T>::AdamW(ParameterList<T> parameters, AdamWOptions options)
+    : AdamMoments<T>("AdamW", std::move(parameters), options, /*decoupled=*/true) {}
 
 template <class T>
 double clip_grad_norm(const ParameterList<T>& list, double max) {
@@ -124,6 +143,10 @@ template class Optimizer<float>;
 template class Optimizer<double>;
 template class Sgd<float>;
 template class Sgd<double>;
+template class AdamMoments<float>;
+template class AdamMoments<double>;
+template class Adam<float>;
+template class Adam<double>;
 template class AdamW<float>;
 template class AdamW<double>;
 template double clip_grad_norm(const ParameterList<float>&, double);

@@ -20,12 +20,13 @@ class Optimizer {
  public:
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
-  /// Updates done so far.
+  /// Calls of step() so far.
   std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }
   void zero_grad() { xtape::zero_grad(parameters_); }
   ParameterList<T>& parameters() { return parameters_; }
-  /// The moments by name: together with steps() all that a resume needs.
+  /// By name, all that the next step depends on besides the parameters, their gradients and the learning rate: what a
+  /// resume needs.
   ParameterList<T>& state() { return state_; }
   /// Names of the parameters that decay.
   std::vector<std::string> decaying() const;
@@ -46,10 +47,12 @@ class Optimizer {
 struct SgdOptions {
   double learning_rate = 1e-2;
   double momentum = 0;
+  bool nesterov = false;
   double weight_decay = 0;  // added to the gradient
   Decay decay = Decay::weights;
 };
-/// w -= learning_rate b with b = momentum b + g: PyTorch's SGD without dampening.
+/// w -= learning_rate b with b = momentum b + g, or learning_rate (g + momentum b) with nesterov, which needs a
+/// momentum: PyTorch's SGD without dampening.
 template <class T>
 class Sgd : public Optimizer<T> {
  public:
@@ -60,6 +63,40 @@ class Sgd : public Optimizer<T> {
   SgdOptions options_;
 };
 
+/// What Adam and AdamW have in common: averages of the gradient and of its square, and a count of each parameter's own
+/// steps, since the average of a parameter whose gradients begin late (a part that is frozen at first, say) is
+/// corrected as a young one. The count is kept as a T: it stays at 2^24 in float, where every correction is 1.
+template <class T>
+class AdamMoments : public Optimizer<T> {
+ protected:
+  struct Settings {
+    std::array<double, 2> betas;
+    double eps;
+    bool decoupled;
+  };
+  template <class Options>
+  AdamMoments(const char* name, ParameterList<T> parameters, const Options& options, bool decoupled);
+  void step(const char* name);
+
+ private:
+  Settings settings_;
+};
+
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  Decay decay = Decay::weights;
+};
+/// Adam (Kingma and Ba 2015, algorithm 1); equal to PyTorch's Adam with decay = Decay::all.
+template <class T>
+class Adam : public AdamMoments<T> {
+ public:
+  explicit Adam(ParameterList<T> parameters, AdamOptions options = {});
+  void step() { AdamMoments<T>::step("Adam"); }
+};
+
 struct AdamWOptions {
   double learning_rate = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};
@@ -68,16 +105,12 @@ struct AdamWOptions {
   Decay decay = Decay::weights;
 };
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2); equal to PyTorch's AdamW with decay =
-/// Decay::all where every parameter has a gradient in every step (PyTorch counts each parameter's steps by itself, this
-/// counts the optimizer's).
+/// Decay::all.
 template <class T>
-class AdamW : public Optimizer<T> {
+class AdamW : public AdamMoments<T> {
  public:
   explicit AdamW(ParameterList<T> parameters, AdamWOptions options = {});
-  void step();
-
- private:
-  AdamWOptions options_;
+  void step() { AdamMoments<T>::step("AdamW"); }
 };
 
 /// Scales all gradients by min(1, max / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does, and returns the norm before
