@@ -1,7 +1,6 @@
-// Decay, clipping, schedules and the state of optimizers (cases O27 to O30).
+// Decay, clipping and the state of optimizers (cases O27, O28 and O30).
 
 #include <limits>
-#include <tuple>
 
 #include "behaviour.hpp"
 #include "files.hpp"
@@ -147,36 +146,6 @@ TEST(Behaviour, O28_ZeroNegativeAndEmpty) {
     EXPECT_EQ(clip_grad_norm(list, 1), 0.0);
     EXPECT_FALSE(list[0].parameter.has_grad());
   });
-}
-
-TEST(Behaviour, O29_ScheduleEndPoints) {
-  const WarmupCosineSchedule schedule{.rate = 1, .warmup = 4, .total = 10};
-  const double right[] = {.25, .5, .75, 1, 1, .9330127019, .75, .5, .25, .0669872981, 0, 0, 0};
-  for (std::uint64_t s = 0; s < std::size(right); ++s)
-    EXPECT_NEAR(schedule(s), right[s], tolerance::behaviour_double) << s;
-  EXPECT_EQ(schedule(10), 0.0);
-  EXPECT_EQ(schedule(~std::uint64_t{0}), 0.0);
-  EXPECT_EQ(ConstantSchedule{.rate = .5}(1000), .5);
-}
-
-TEST(Behaviour, O29_SchedulesRiseToThePeakAndNeverAgain) {
-  for (const auto& [warmup, total] : {std::pair(0, 10), std::pair(1, 10), std::pair(4, 10), std::pair(10, 10),
-                                      std::pair(12, 10), std::pair(0, 1), std::pair(0, 0), std::pair(3, 1000)}) {
-    SCOPED_TRACE(fmt::format("warmup {}, total {}", warmup, total));
-    const WarmupCosineSchedule schedule{
-        .rate = .3, .warmup = std::uint64_t(warmup), .total = std::uint64_t(total), .floor = .03};
-    for (std::uint64_t s = 0; s < std::uint64_t(total) + 20; ++s) {
-      EXPECT_GT(schedule(s), 0.0) << s;
-      EXPECT_LE(schedule(s), .3) << s;
-      if (s + 1 < std::uint64_t(warmup)) {
-        EXPECT_LT(schedule(s), schedule(s + 1)) << s;
-      } else {
-        EXPECT_GE(schedule(s), schedule(s + 1)) << s;
-      }
-      EXPECT_TRUE(s < std::uint64_t(std::max(warmup, total)) || schedule(s) == .03) << s;
-    }
-  }
-  EXPECT_EQ((WarmupCosineSchedule{.rate = 1, .warmup = 0, .total = 10}(0)), 1.0);  // no batch is wasted at rate 0
 }
 
 constexpr double gradients[] = {1, -2, 3, .5, -1, 2};
