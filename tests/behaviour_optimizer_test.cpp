@@ -116,6 +116,21 @@ TEST(Behaviour, O28_OneBadElementIsReportedAndRefused) {
   });
 }
 
+// Adam would remember an infinite square for ever and never move the parameter again.
+TEST(Behaviour, O28_AGradientWhoseSquareIsInfiniteIsRefused) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    const T large = sizeof(T) == 4 ? T(1e20) : T(1e200);
+    auto list = with_gradients<T>(1, large);
+    AdamW<T> adamw(list);
+    expect_message<Error>([&] { adamw.step(); }, {"[AdamW]", "gradient of b", "squares"});
+    EXPECT_EQ(list[0].parameter.value()(0), T(1));
+    list[1].parameter.grad()(0) = std::sqrt(large);
+    adamw.step();
+    EXPECT_LT(list[1].parameter.value()(0), T(2));
+  });
+}
+
 TEST(Behaviour, O28_SmallGradientsKeepTheirBits) {
   in_both_types([](auto zero) {
     using T = decltype(zero);

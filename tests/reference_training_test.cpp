@@ -98,6 +98,27 @@ TEST(TrainingReference, AdamWTakesTheSameStepsWhenAGradientComesLate) {
   expect_steps(file, optimizer, [](std::size_t) {});
 }
 
+/// The second parameter's group, as the file's settings say.
+ParameterGroup group(const ReferenceFile& file) {
+  return {.name = "1", .learning_rate_factor = file.real("factor"), .weight_decay = file.real("group_weight_decay")};
+}
+
+TEST(TrainingReference, AdamWTakesTheSameStepsInGroups) {
+  ReferenceFile file("adamw_groups");
+  auto optimizer = adam<AdamW<double>>(file, AdamWOptions{.groups = {group(file)}});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, SgdTakesTheSameStepsInGroups) {
+  ReferenceFile file("sgd_groups");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"),
+                                                   .momentum = file.real("momentum"),
+                                                   .weight_decay = file.real("weight_decay"),
+                                                   .decay = Decay::all,
+                                                   .groups = {group(file)}});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
 TEST(TrainingReference, AdamWTakesTheSameSteps) {
   ReferenceFile file("adamw");
   AdamW<double> optimizer = adamw(file);

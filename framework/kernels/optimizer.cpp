@@ -50,6 +50,11 @@ void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T*
 }
 
 template <class T>
+bool finite(const T* x, std::size_t n) {
+  return all_finite(x, n);
+}
+
+template <class T>
 double sum_of_squares(const T* x, std::size_t n) {
   constexpr std::size_t sums = 8;
   double sum[sums] = {};
@@ -69,6 +74,8 @@ template void sgd_update(const SgdStep&, std::size_t, const float*, float*, floa
 template void sgd_update(const SgdStep&, std::size_t, const double*, double*, double*);
 template void adam_update(const AdamStep&, std::size_t, const float*, float*, float*, float*);
 template void adam_update(const AdamStep&, std::size_t, const double*, double*, double*, double*);
+template bool finite(const float*, std::size_t);
+template bool finite(const double*, std::size_t);
 template double sum_of_squares(const float*, std::size_t);
 template double sum_of_squares(const double*, std::size_t);
 template void scale_in_place(float*, std::size_t, float);

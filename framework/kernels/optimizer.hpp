@@ -24,6 +24,10 @@ struct AdamStep {
 template <class T>
 void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T* v);
 
+/// Whether no element is infinite or NaN.
+template <class T>
+bool finite(const T* x, std::size_t n);
+
 /// Sum of squares in double, in a fixed order.
 template <class T>
 double sum_of_squares(const T* x, std::size_t n);
