@@ -1,7 +1,7 @@
 #include <xtape/framework/train/optimizer.hpp>
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <xtape/framework/kernels/optimizer.hpp>
 
@@ -60,9 +60,9 @@ void Optimizer<T>::require_finite() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!moves(i)) continue;
     const auto& [name, parameter] = parameters_[i];
-    const auto squares = static_cast<T>(kernels::sum_of_squares(parameter.share().grad_data(), parameter.size()));
+    const double squares = kernels::sum_of_squares(parameter.share().grad_data(), parameter.size());
     require(
-        std::isfinite(squares),
+        squares <= std::numeric_limits<T>::max(),  // NaN is not
         "[{}] expected finite gradients, got infinity, NaN or numbers whose squares are infinite in the gradient of "
         "{}; no parameter was changed",
         name_, name);
@@ -137,32 +137,6 @@ template <class T>
 AdamW<T>::AdamW(ParameterList<T> parameters, const AdamWOptions& options)
     : AdamMoments<T>("AdamW", std::move(parameters), options, /*decoupled=*/true) {}
 
-namespace {
-/// f(gradient, size) for each parameter that has a gradient and is not frozen, once even if it is listed twice.
-template <class T, class F>
-void for_each_trained(const ParameterList<T>& list, F f) {
-  for (auto entry = list.begin(); entry != list.end(); ++entry) {
-    Parameter<T> parameter = entry->parameter.share();
-    const auto same = [&](const NamedParameter<T>& earlier) { return earlier.parameter.is(parameter); };
-    if (parameter.has_grad() && !parameter.frozen() && std::none_of(list.begin(), entry, same))
-      f(parameter.grad_data(), parameter.size());
-  }
-}
-}  // namespace
-
-template <class T>
-double clip_grad_norm(const ParameterList<T>& list, double max) {
-  require(max >= 0, "[clip_grad_norm] max must not be negative, got {}", max);
-  double squares = 0;
-  for_each_trained(list, [&](T* grad, std::size_t size) { squares += kernels::sum_of_squares(grad, size); });
-  const double norm = std::sqrt(squares);
-  const double coefficient = max / (norm + 1e-6);
-  if (!std::isfinite(norm) || coefficient >= 1) return norm;
-  for_each_trained(
-      list, [&](T* grad, std::size_t size) { kernels::scale_in_place(grad, size, static_cast<T>(coefficient)); });
-  return norm;
-}
-
 template class Optimizer<float>;
 template class Optimizer<double>;
 template class Sgd<float>;
@@ -173,7 +147,5 @@ template class Adam<float>;
 template class Adam<double>;
 template class AdamW<float>;
 template class AdamW<double>;
-template double clip_grad_norm(const ParameterList<float>&, double);
-template double clip_grad_norm(const ParameterList<double>&, double);
 
 }  // namespace xtape

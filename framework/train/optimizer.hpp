@@ -135,11 +135,4 @@ class AdamW : public AdamMoments<T> {
   explicit AdamW(ParameterList<T> parameters, const AdamWOptions& options = {});
 };
 
-/// Scales all gradients by min(1, max / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does, and returns the norm before
-/// it. A norm that is not finite is returned and the gradients are left alone; then the optimizer's step refuses, with
-/// the parameter's name. Gradients that need no scaling keep their bits. max = 0 scales to zero; a negative max is an
-/// Error.
-template <class T>
-double clip_grad_norm(const ParameterList<T>& list, double max);
-
 }  // namespace xtape
