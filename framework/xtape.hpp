@@ -11,6 +11,7 @@
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck.hpp>
 #include <xtape/framework/train/gradients.hpp>
+#include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/parameter_group.hpp>
 #include <xtape/framework/train/safetensors.hpp>

@@ -22,8 +22,8 @@ List initial_parameters(ReferenceFile& file) {
 
 /// Gives the file's gradients to the optimizer and compares the parameters after each step. `before_step(s)` may clip
 /// the gradients and set the rate.
-template <class Optimizer, class BeforeStep>
-void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step) {
+template <class Optimizer, class BeforeStep, class AfterStep>
+void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step, AfterStep after_step) {
   const xt::xarray<double> rates = file.array<double>("learning_rates");
   for (std::size_t s = 0; s < file.number("steps"); ++s) {
     const std::string step = std::to_string(s) + ".";
@@ -36,8 +36,13 @@ void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_s
     for (auto& [name, parameter] : optimizer.parameters())
       EXPECT_TRUE(near(parameter.value(), file.array<double>("after." + step + name), tolerance::reference))
           << step + name;
+    after_step(step);
   }
   file.expect_all_read();
+}
+template <class Optimizer, class BeforeStep>
+void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step) {
+  expect_steps(file, optimizer, before_step, [](const std::string&) {});
 }
 
 /// Adam or AdamW as the file's settings say.
@@ -155,6 +160,23 @@ TEST(TrainingReference, ALateScheduleIsSeen) {
     const bool on_the_peak = s == 2;  // the last step of the warm-up and the first of the cosine have the same rate
     EXPECT_EQ(std::abs(schedule(s + 1) - rates(s)) > tolerance::reference, !on_the_peak) << "step " << s;
   }
+}
+
+TEST(TrainingReference, AveragesOfTheWeightsAreTheSame) {
+  ReferenceFile file("sgd_average");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr")});
+  ExponentialMovingAverage<double> average(optimizer.parameters(), file.real("average_decay"));
+  const auto after_step = [&](const std::string& step) {
+    average.update();
+    for (const std::string name : {"0", "1"}) {
+      const auto& averaged = average.state()[name == "0" ? 0 : 1];
+      EXPECT_EQ(averaged.name, "average." + name);
+      EXPECT_TRUE(near(averaged.parameter.value(), file.array<double>("average." + step + name), tolerance::reference))
+          << step + name;
+    }
+  };
+  expect_steps(
+      file, optimizer, [](std::size_t) {}, after_step);
 }
 
 TEST(TrainingReference, SchedulesAreThoseOfPyTorch) {

@@ -50,6 +50,18 @@ void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T*
 }
 
 template <class T>
+void approach(double rate, std::size_t n, const T* x, T* average) {
+  const Batch<T> step(static_cast<T>(rate));
+  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
+    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
+      const std::size_t i = begin + at;
+      const Batch<T> before = load(average + i, extent);
+      store(average + i, before + step * (load(x + i, extent) - before), extent);
+    });
+  });
+}
+
+template <class T>
 bool finite(const T* x, std::size_t n) {
   return all_finite(x, n);
 }
@@ -74,6 +86,8 @@ template void sgd_update(const SgdStep&, std::size_t, const float*, float*, floa
 template void sgd_update(const SgdStep&, std::size_t, const double*, double*, double*);
 template void adam_update(const AdamStep&, std::size_t, const float*, float*, float*, float*);
 template void adam_update(const AdamStep&, std::size_t, const double*, double*, double*, double*);
+template void approach(double, std::size_t, const float*, float*);
+template void approach(double, std::size_t, const double*, double*);
 template bool finite(const float*, std::size_t);
 template bool finite(const double*, std::size_t);
 template double sum_of_squares(const float*, std::size_t);

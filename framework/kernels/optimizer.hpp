@@ -24,6 +24,10 @@ struct AdamStep {
 template <class T>
 void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T* v);
 
+/// average += rate (x - average): an average that is equal to x keeps its bits.
+template <class T>
+void approach(double rate, std::size_t n, const T* x, T* average);
+
 /// Whether no element is infinite or NaN.
 template <class T>
 bool finite(const T* x, std::size_t n);
