@@ -19,8 +19,6 @@ const std::set<std::string> waiting = {
     "mha_self_additive_mask",
     "mha_cross_kdim_vdim",
     "decoder_layer_cross_attention",
-    "adam",
-    "sgd_nesterov",
 };
 
 std::set<std::string> reference_files() {
