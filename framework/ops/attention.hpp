@@ -1,5 +1,5 @@
 #pragma once
-// Attention: part of the catalogue, see ops.hpp.
+// Attention and rotary positions: part of the catalogue, see ops.hpp.
 
 #include <xtape/framework/ops/operand.hpp>
 
@@ -38,5 +38,21 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend =
 template <class T>
 AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads,
                                           const Attend<T>& attend = {});
+
+/// Which two numbers of a head turn together: i and i + width / 2 (LLaMA's weights as they are commonly stored), or 2 i
+/// and 2 i + 1 (the paper). A model trained with one is wrong with the other.
+enum class RopePairing { halves, interleaved };
+
+struct RopeOptions {
+  double base = 10000;
+  RopePairing pairing = RopePairing::halves;
+  std::size_t first_position = 0;  // of the row's first place
+  Integers positions = {};         // (B, T): the position of each place instead, for rows that are padded on the left
+};
+/// Rotary positions (Su et al. 2021, section 3.4.2): x (B, T, heads * d) -> the same shape, where pair i of each head
+/// is turned by the angle position * base^(-2 i / d), so that the product of a query and a key depends on their
+/// distance alone. d must be even. Angles are computed in double.
+template <class T>
+Var<T> rope(Var<T> x, std::size_t heads, const RopeOptions& options = {});
 
 }  // namespace xtape

@@ -176,4 +176,33 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend =
   return reference::attention(slice(qkv, 2, 0, k), slice(qkv, 2, k, v), slice(qkv, 2, v, all), heads, attend);
 }
 
+/// Each pair as a complex number times exp(i angle), where the pair's two parts are products with constant matrices.
+template <class T>
+Var<T> rope(Var<T> x, std::size_t heads, const RopeOptions& options = {}) {
+  const Shape shape = x.shape();
+  const std::size_t batch = shape[0], time = shape[1], width = shape[2] / heads, pairs = width / 2;
+  xt::xarray<T> first = xt::zeros<T>(std::vector<std::size_t>{width, pairs}), second = first;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const bool interleaved = options.pairing == RopePairing::interleaved;
+    first(interleaved ? 2 * i : i, i) = 1;
+    second(interleaved ? 2 * i + 1 : i + pairs, i) = 1;
+  }
+  xt::xarray<T> cosines = xt::zeros<T>(std::vector<std::size_t>{batch, time, 1, pairs}), sines = cosines;
+  for (std::size_t b = 0; b < batch; ++b)
+    for (std::size_t t = 0; t < time; ++t)
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const double position = options.positions ? static_cast<double>(options.positions.data[b * time + t])
+                                                  : static_cast<double>(options.first_position + t);
+        const double exponent = -2 * static_cast<double>(i) / static_cast<double>(width);
+        cosines(b, t, 0, i) = static_cast<T>(std::cos(position * std::pow(options.base, exponent)));
+        sines(b, t, 0, i) = static_cast<T>(std::sin(position * std::pow(options.base, exponent)));
+      }
+  Tape<T>& tape = x.tape();
+  const Var<T> pick_first = tape.input(first), pick_second = tape.input(second);
+  const Var<T> c = tape.input(cosines), s = tape.input(sines), split = reshape(x, {batch, time, heads, width});
+  const Var<T> a = matmul(split, pick_first), b = matmul(split, pick_second);
+  const Var<T> turned = matmul(a * c - b * s, transpose(pick_first)) + matmul(b * c + a * s, transpose(pick_second));
+  return reshape(turned, shape);
+}
+
 }  // namespace xtape::reference

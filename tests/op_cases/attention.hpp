@@ -142,7 +142,35 @@ inline void attention_of_pairs(std::vector<OpCase>& t) {
     }
 }
 
+inline void rotary_positions(std::vector<OpCase>& t) {
+  struct Size {
+    std::size_t batch, time, heads, width;
+  };
+  for (const Size& s :
+       std::initializer_list<Size>{{2, 5, 3, 4}, {1, 1, 1, 2}, {3, 7, 2, 18}, {0, 3, 2, 2}, {2, 0, 1, 4}})
+    for (const RopePairing pairing : {RopePairing::halves, RopePairing::interleaved})
+      for (const bool of_rows : {false, true}) {
+        xt::xarray<int> positions = xt::zeros<int>(std::vector<std::size_t>{s.batch, s.time});
+        for (std::size_t i = 0; i < positions.size(); ++i) positions.flat(i) = static_cast<int>(7 * i % 11) - 3;
+        const auto options = [=](auto& tape) {
+          RopeOptions o{.base = 100, .pairing = pairing, .first_position = of_rows ? 0u : 3u};
+          if (of_rows) o.positions = tape.integers(positions);
+          return o;
+        };
+        t.push_back(
+            {"rope",
+             fmt::format("{}x{} heads {}{}{}", s.batch, s.time, s.heads,
+                         pairing == RopePairing::halves ? " halves" : " interleaved", of_rows ? " with positions" : ""),
+             {{s.batch, s.time, s.heads * s.width}},
+             both([=](auto x) { return rope(x[0], s.heads, options(x[0].tape())); }),
+             both([=](auto x) { return reference::rope(x[0], s.heads, options(x[0].tape())); }),
+             Domain::normal,
+             {{{2, s.heads * s.width}}, {{2, 3, s.heads * 3}}, {{2, 3, s.heads * 4 + 1}}, {{2, 3, 0}}}});
+      }
+}
+
 inline void attention(std::vector<OpCase>& t) {
+  rotary_positions(t);
   attention_of_sizes(t);
   attention_of_pairs(t);
 }
