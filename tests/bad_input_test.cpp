@@ -153,7 +153,7 @@ TEST_F(BadInput, PackedAttentionOfAWidthThatDoesNotDivide) {
   for (const auto& [shape, heads] :
        {std::pair(Shape{2, 5, 12}, 0), {Shape{2, 5, 12}, 3}, {Shape{2, 5, 0}, 1}, {Shape{5, 12}, 2}})
     expect_shape_error([&, s = shape, h = static_cast<std::size_t>(heads)] { attention_packed(of(s), h); },
-                       {"[attention_packed]", "3 * heads * head width", to_string(shape).c_str()});
+                       {"[attention_packed]", "(heads + 2 * kv_heads) * head width", to_string(shape).c_str()});
   EXPECT_NO_THROW(attention_packed(of({2, 5, 12}), 2));
 }
 

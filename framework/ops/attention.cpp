@@ -66,15 +66,14 @@ AttentionMask<T> mask_of(const char* op, const AttentionShape& s, Tape<T>& tape,
   return mask;
 }
 
-/// Sets batch, heads and scale.
+/// The heads of k and v, once it is known that there are any of q.
 template <class T>
-AttentionShape head_shape(const char* op, std::size_t batch, std::size_t heads, const Attend<T>& attend) {
-  const std::size_t kv_heads = attend.kv_heads == 0 ? heads : attend.kv_heads;
-  require<ShapeError>(heads > 0 && heads % kv_heads == 0,
-                      "[{}] heads must be a multiple of kv_heads, got heads {} and kv_heads {}", op, heads, kv_heads);
-  AttentionShape s{};
-  s.batch = batch, s.heads = heads, s.kv_heads = kv_heads;
-  return s;
+std::size_t checked_kv_heads(const char* op, std::size_t heads, const Attend<T>& attend) {
+  if (attend.kv_heads == 0) return heads;
+  require<ShapeError>(heads % attend.kv_heads == 0,
+                      "[{}] heads must be a multiple of kv_heads, got heads {} and kv_heads {}", op, heads,
+                      attend.kv_heads);
+  return attend.kv_heads;
 }
 
 template <class T>
@@ -84,17 +83,17 @@ AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std:
   const Shape sq = q.shape(), sk = k.shape(), sv = v.shape();
   require<ShapeError>(sq.rank() == 3 && sk.rank() == 3 && sv.rank() == 3,
                       "[{}] q, k and v must be (batch, time, width), got {}, {} and {}", op, sq, sk, sv);
-  AttentionShape s = head_shape(op, sq[0], heads, attend);
-  require<ShapeError>(sq[2] > 0 && sq[2] % heads == 0, "[{}] the width of q must be a multiple of heads {}, got {}", op,
-                      heads, sq);
-  s.key_width = sq[2] / heads;
+  require<ShapeError>(heads > 0 && sq[2] > 0 && sq[2] % heads == 0,
+                      "[{}] the width of q must be a multiple of heads {}, got {}", op, heads, sq);
+  AttentionShape s{};
+  s.batch = sq[0], s.heads = heads, s.kv_heads = checked_kv_heads(op, heads, attend);
+  s.queries = sq[1], s.keys = sk[1], s.key_width = sq[2] / heads;
   require<ShapeError>(sk[0] == sq[0] && sk[2] == s.kv_heads * s.key_width,
                       "[{}] k must be (batch {}, time, {}) to match q {}, got {}", op, sq[0], s.kv_heads * s.key_width,
                       sq, sk);
   require<ShapeError>(sv[0] == sk[0] && sv[1] == sk[1] && sv[2] % s.kv_heads == 0,
                       "[{}] v must be (batch {}, time {}, a multiple of heads {}) to match k {}, got {}", op, sk[0],
                       sk[1], s.kv_heads, sk, sv);
-  s.queries = sq[1], s.keys = sk[1];
   s.value_width = sv[2] / s.kv_heads;
   s.q_stride = sq[2], s.k_stride = sk[2], s.v_stride = sv[2];
   s.scale = attend.scale.value_or(1 / std::sqrt(static_cast<double>(s.key_width)));
@@ -180,13 +179,17 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) 
   const char* name = "attention_packed";
   Tape<T>& tape = tape_of(name, qkv);
   const Shape shape = qkv.shape();
-  require<ShapeError>(shape.rank() == 3, "[attention_packed] qkv must be (batch, time, width), got {}", shape);
-  AttentionShape s = head_shape(name, shape[0], heads, attend);
+  require<ShapeError>(shape.rank() == 3 && heads > 0 && heads <= shape[2],
+                      "[attention_packed] qkv must be (batch, time, (heads + 2 * kv_heads) * head width) for {} heads, "
+                      "got {}",
+                      heads, shape);
+  AttentionShape s{};
+  s.batch = shape[0], s.heads = heads, s.kv_heads = checked_kv_heads(name, heads, attend);
   const std::size_t all_heads = heads + 2 * s.kv_heads;
-  require<ShapeError>(heads <= shape[2] && shape[2] > 0 && shape[2] % all_heads == 0,
-                      "[attention_packed] the width of qkv must be a multiple of {}, which is heads {} + 2 * kv_heads "
-                      "{}, got {}",
-                      all_heads, heads, s.kv_heads, shape);
+  require<ShapeError>(shape[2] % all_heads == 0,
+                      "[attention_packed] qkv must be (batch, time, (heads + 2 * kv_heads) * head width) for {} heads "
+                      "and {} kv_heads, got {}",
+                      heads, s.kv_heads, shape);
   s.queries = s.keys = shape[1];
   s.key_width = s.value_width = shape[2] / all_heads;
   s.q_stride = s.k_stride = s.v_stride = shape[2];
