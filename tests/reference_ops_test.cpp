@@ -63,6 +63,22 @@ TYPED_TEST(OpReference, Gelu) {
 TYPED_TEST(OpReference, Relu) {
   expect_unary<TypeParam>("relu", [](auto x) { return relu(x); });
 }
+TYPED_TEST(OpReference, GeluByTanh) {
+  expect_unary<TypeParam>("gelu_tanh", [](auto x) { return gelu_tanh(x); });
+}
+TYPED_TEST(OpReference, Silu) {
+  expect_unary<TypeParam>("silu", [](auto x) { return silu(x); });
+}
+TYPED_TEST(OpReference, Swiglu) {
+  ReferenceCase<TypeParam> c("swiglu");
+  const auto gate = c.leaf("gate"), up = c.leaf("up");
+  c.expect_output(swiglu(gate, up));
+}
+TYPED_TEST(OpReference, RmsNorm) {
+  ReferenceCase<TypeParam> c("rms_norm");
+  const auto x = c.leaf("input"), gain = c.leaf("weight");
+  c.expect_output(rms_norm(x, gain, c.file.real("eps")));
+}
 TYPED_TEST(OpReference, Softmax) {
   expect_unary<TypeParam>("softmax", [](auto x) { return softmax(x); });
 }

@@ -140,7 +140,7 @@ TEST(Structure, FilesStayUnderFourHundredLines) {
 
 /// The names of the ops that a header declares; operators under the names that they have on a tape.
 std::set<std::string> declared_ops(const std::string& header) {
-  static const std::regex pattern(R"((?:Var|AttentionResult)<T> (operator.|\w+)\()");
+  static const std::regex pattern(R"((?:Var<T>|AttentionResult<T>|array<Var<T>, N>) (operator.|\w+)\()");
   std::set<std::string> names;
   for (std::sregex_iterator match(header.begin(), header.end(), pattern), end; match != end; ++match) {
     const std::string name = (*match)[1];
@@ -167,9 +167,10 @@ std::vector<std::string> missing_cases(const std::set<std::string>& ops, const s
 }
 
 TEST(Structure, EveryOpStandsInTheTableOfCases) {
+  const std::set<fs::path> inner = {"reference.hpp", "binary_op.hpp"};  // what ops are tested against and made with
   std::string catalogue;
   for (const fs::path& file : sources({"framework/ops"}))
-    if (file.extension() == ".hpp" && file.filename() != "reference.hpp") catalogue += read(root / file);
+    if (file.extension() == ".hpp" && !inner.contains(file.filename())) catalogue += read(root / file);
   const auto ops = declared_ops(catalogue);
   ASSERT_GE(ops.size(), 25u);  // the pattern still finds declarations
   const auto files = sources({"tests/op_cases"});

@@ -34,6 +34,73 @@ Var<T> mean(Var<T> x, Axes axes, bool keep_dims = false) {
 }
 
 template <class T>
+Var<T> sigmoid(Var<T> x) {
+  return 1 / (1 + exp(-x));
+}
+template <class T>
+Var<T> silu(Var<T> x) {
+  return x * reference::sigmoid(x);
+}
+template <class T>
+Var<T> softplus(Var<T> x) {
+  return log(1 + exp(x));
+}
+template <class T>
+Var<T> gelu_tanh(Var<T> x) {
+  return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+template <class T>
+Var<T> absolute(Var<T> x) {
+  return relu(x) + relu(-x);
+}
+template <class T>
+Var<T> maximum(Var<T> a, Var<T> b) {
+  return a + relu(b - a);
+}
+template <class T>
+Var<T> minimum(Var<T> a, Var<T> b) {
+  return a - relu(a - b);
+}
+
+template <class T>
+Var<T> var(Var<T> x, Axes axes, bool keep_dims, double correction) {
+  const Var<T> deviation = x - reference::mean(x, axes, true), total = sum(deviation * deviation, axes, keep_dims);
+  return total / (static_cast<double>(x.size()) / static_cast<double>(total.size()) - correction);
+}
+/// Along the last axis: a product with ones on and above the diagonal.
+template <class T>
+Var<T> cumsum(Var<T> x) {
+  const std::size_t n = x.shape().back();
+  xt::xarray<T> ones = xt::zeros<T>(std::vector<std::size_t>{n, n});
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i; j < n; ++j) ones(i, j) = 1;
+  return reshape(matmul(reshape(x, {x.shape().rows(), n}), x.tape().input(ones)), x.shape());
+}
+
+template <class T>
+Var<T> reduced(Var<T> losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  const Var<T> total = sum(losses);
+  return reduction == Reduction::sum ? total : total / static_cast<double>(losses.size());
+}
+template <class T>
+Var<T> mse(Var<T> x, Var<T> target, Reduction reduction) {
+  return reduced((x - target) * (x - target), reduction);
+}
+template <class T>
+Var<T> l1(Var<T> x, Var<T> target, Reduction reduction) {
+  return reduced(absolute(x - target), reduction);
+}
+template <class T>
+Var<T> bce_with_logits(Var<T> x, Var<T> target, Reduction reduction) {
+  return reduced(-(target * log(reference::sigmoid(x)) + (1 - target) * log(reference::sigmoid(-x))), reduction);
+}
+template <class T>
+Var<T> kl_div(Var<T> x, Var<T> target, Reduction reduction) {
+  return reduced(target * (log(target) - x), reduction);
+}
+
+template <class T>
 Var<T> linear(Var<T> x, Var<T> weight) {
   return matmul(x, transpose(weight));
 }
@@ -61,6 +128,11 @@ Var<T> layer_norm(Var<T> x, double eps = 1e-5) {
   return centred / square_root(variance + eps);
 }
 
+template <class T>
+Var<T> rms_norm(Var<T> x, double eps = 1e-6) {
+  return x / square_root(reference::mean(x * x, -1, true) + eps);
+}
+
 /// Ones where a row's number stands: (...) -> (..., classes). Numbers outside of the classes give a row of zeros.
 template <class T>
 Var<T> one_hot(Tape<T>& tape, const Integers& indices, std::size_t classes) {
@@ -74,19 +146,24 @@ Var<T> one_hot(Tape<T>& tape, const Integers& indices, std::size_t classes) {
 
 template <class T>
 Var<T> embedding(Var<T> weight, const Integers& tokens) {
-  return matmul(one_hot(weight.tape(), tokens, weight.shape()[0]), weight);
+  return matmul(reference::one_hot(weight.tape(), tokens, weight.shape()[0]), weight);
 }
 
 template <class T>
 Var<T> cross_entropy(Var<T> logits, const Integers& targets, const CrossEntropyOptions& options = {}) {
   const std::size_t classes = logits.shape().back();
-  const Var<T> counts = one_hot(logits.tape(), targets, classes);
+  const Var<T> counts = reference::one_hot(logits.tape(), targets, classes);
+  xt::xarray<T> class_weights = xt::ones<T>(std::vector<std::size_t>{classes});
+  for (std::size_t c = 0; c < options.class_weights.size(); ++c)
+    class_weights(c) = static_cast<T>(options.class_weights[c]);
+  const Var<T> weights = logits.tape().input(class_weights);
   const Var<T> row_counts = sum(counts, -1, true);  // 0 for ignored rows
   const Var<T> distribution =
       (1 - options.label_smoothing) * counts + options.label_smoothing / static_cast<double>(classes) * row_counts;
-  const Var<T> total = -sum(distribution * reference::log_softmax(logits));
-  const double counted = static_cast<double>(sum(row_counts).item());
-  return options.reduction == Reduction::sum || counted == 0 ? total : total / counted;
+  const Var<T> losses = -sum(weights * distribution * reference::log_softmax(logits), -1);
+  if (options.reduction == Reduction::none) return losses;
+  const double counted = static_cast<double>(sum(weights * counts).item());
+  return options.reduction == Reduction::sum || counted == 0 ? sum(losses) : sum(losses) / counted;
 }
 
 /// Element (b, h, i, j) of an array for pairs, which may lack leading axes or have 1 place there for all.
