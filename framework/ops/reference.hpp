@@ -166,43 +166,69 @@ Var<T> cross_entropy(Var<T> logits, const Integers& targets, const CrossEntropyO
   return options.reduction == Reduction::sum || counted == 0 ? sum(losses) : sum(losses) / counted;
 }
 
-/// Ones where query i may see key j, (batch, Tq, Tk).
+/// Element (b, h, i, j) of an array for pairs, which may lack leading axes or have 1 place there for all.
+template <class Element>
+Element at_pair(const Element* data, const Shape& shape, std::size_t b, std::size_t h, std::size_t i, std::size_t j) {
+  const std::size_t rank = shape.rank(), queries = shape[rank - 2], keys = shape[rank - 1];
+  const auto place = [](std::size_t extent, std::size_t index) { return extent == 1 ? 0 : index; };
+  std::size_t row = place(queries, i);
+  if (rank == 4) row += (place(shape[0], b) * shape[1] + place(shape[1], h)) * queries;
+  if (rank == 3) row += place(shape[0], b) * queries;
+  return data[row * keys + j];
+}
+
+/// Ones where query i of head h may see key j, (batch, Tq, Tk).
 template <class T>
-xt::xarray<T> visible_pairs(const Shape& q, const Shape& k, const Attend<T>& attend) {
+xt::xarray<T> visible_pairs(const Shape& q, const Shape& k, std::size_t h, const Attend<T>& attend) {
   const std::size_t batch = q[0], queries = q[1], keys = k[1];
   xt::xarray<T> visible = xt::zeros<T>(std::vector<std::size_t>{batch, queries, keys});
   for (std::size_t b = 0; b < batch; ++b)
     for (std::size_t i = 0; i < queries; ++i)
       for (std::size_t j = 0; j < keys; ++j)
         visible(b, i, j) = (!attend.causal || j + queries <= i + keys) &&
+                           (!attend.window || i + keys < *attend.window + queries + j) &&
                            (!attend.allow_keys || attend.allow_keys.data[b * keys + j]) &&
-                           (!attend.allow_queries || attend.allow_queries.data[b * queries + i]);
+                           (!attend.allow_queries || attend.allow_queries.data[b * queries + i]) &&
+                           (!attend.allow || at_pair(attend.allow.data, attend.allow.shape, b, h, i, j));
   return visible;
 }
 
+/// A bias as it stands for head h, to be broadcast to (batch, Tq, Tk).
+template <class T>
+Var<T> bias_of_head(Var<T> bias, std::size_t h) {
+  const Shape s = bias.shape();
+  if (s.rank() < 4) return bias;
+  const std::size_t head = s[1] == 1 ? 0 : h;
+  return reshape(slice(bias, 1, head, head + 1), {s[0], s[2], s[3]});
+}
+
+/// A bias must be finite here: -inf, which hides, would give NaN.
 template <class T>
 AttentionResult<T> attention_with_weights(Var<T> q, Var<T> k, Var<T> v, std::size_t heads,
                                           const Attend<T>& attend = {}) {
   Tape<T>& tape = q.tape();
   const Shape sq = q.shape(), sk = k.shape(), sv = v.shape();
-  const std::size_t key_width = sq[2] / heads, value_width = sv[2] / heads;
-  const xt::xarray<T> pairs = visible_pairs(sq, sk, attend);
-  xt::xarray<T> hiding = pairs, empty = xt::zeros<T>(std::vector<std::size_t>{sq[0], sq[1], 1});
-  for (T& pair : hiding) pair = pair != T(0) ? T(0) : T(-1e4);
-  for (std::size_t b = 0; b < sq[0]; ++b)
-    for (std::size_t i = 0; i < sq[1]; ++i) {
-      T seen = 0;
-      for (std::size_t j = 0; j < sk[1]; ++j) seen += pairs(b, i, j);
-      empty(b, i, 0) = seen == T(0);
-    }
-  const Var<T> visible = tape.input(pairs), nothing = tape.input(empty), hide = tape.input(hiding);
+  const std::size_t kv_heads = attend.kv_heads == 0 ? heads : attend.kv_heads;
+  const std::size_t key_width = sq[2] / heads, value_width = sv[2] / kv_heads;
   const double scale = attend.scale.value_or(1 / std::sqrt(static_cast<double>(key_width)));
   std::vector<Var<T>> outputs, weights, log_sums;
   for (std::size_t h = 0; h < heads; ++h) {
-    const Var<T> qh = slice(q, 2, h * key_width, (h + 1) * key_width),
-                 kh = slice(k, 2, h * key_width, (h + 1) * key_width);
-    const Var<T> vh = slice(v, 2, h * value_width, (h + 1) * value_width);
-    const Var<T> scores = scale * matmul(qh, transpose(kh, {0, 2, 1}));
+    const xt::xarray<T> pairs = visible_pairs(sq, sk, h, attend);
+    xt::xarray<T> hiding = pairs, empty = xt::zeros<T>(std::vector<std::size_t>{sq[0], sq[1], 1});
+    for (T& pair : hiding) pair = pair != T(0) ? T(0) : T(-1e4);
+    for (std::size_t b = 0; b < sq[0]; ++b)
+      for (std::size_t i = 0; i < sq[1]; ++i) {
+        T seen = 0;
+        for (std::size_t j = 0; j < sk[1]; ++j) seen += pairs(b, i, j);
+        empty(b, i, 0) = seen == T(0);
+      }
+    const Var<T> visible = tape.input(pairs), nothing = tape.input(empty), hide = tape.input(hiding);
+    const std::size_t n = h / (heads / kv_heads);  // of the key and value head that it reads
+    const Var<T> qh = slice(q, 2, h * key_width, (h + 1) * key_width);
+    const Var<T> kh = slice(k, 2, n * key_width, (n + 1) * key_width);
+    const Var<T> vh = slice(v, 2, n * value_width, (n + 1) * value_width);
+    Var<T> scores = scale * matmul(qh, transpose(kh, {0, 2, 1}));
+    if (attend.bias) scores = scores + bias_of_head(*attend.bias, h);
     const Var<T> largest = row_maximum(scores + hide);
     const Var<T> e = exp((scores - largest) * visible) * visible;
     const Var<T> total = sum(e, -1, true);
@@ -221,9 +247,39 @@ Var<T> attention(Var<T> q, Var<T> k, Var<T> v, std::size_t heads, const Attend<T
 
 template <class T>
 Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend = {}) {
-  const std::size_t width = qkv.shape()[2] / 3;
-  return reference::attention(slice(qkv, 2, 0, width), slice(qkv, 2, width, 2 * width),
-                              slice(qkv, 2, 2 * width, 3 * width), heads, attend);
+  const std::size_t kv_heads = attend.kv_heads == 0 ? heads : attend.kv_heads;
+  const std::size_t all = qkv.shape()[2], width = all / (heads + 2 * kv_heads), k = heads * width;
+  const std::size_t v = k + kv_heads * width;
+  return reference::attention(slice(qkv, 2, 0, k), slice(qkv, 2, k, v), slice(qkv, 2, v, all), heads, attend);
+}
+
+/// Each pair as a complex number times exp(i angle), where the pair's two parts are products with constant matrices.
+template <class T>
+Var<T> rope(Var<T> x, std::size_t heads, const RopeOptions& options = {}) {
+  const Shape shape = x.shape();
+  const std::size_t batch = shape[0], time = shape[1], width = shape[2] / heads, pairs = width / 2;
+  xt::xarray<T> first = xt::zeros<T>(std::vector<std::size_t>{width, pairs}), second = first;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const bool interleaved = options.pairing == RopePairing::interleaved;
+    first(interleaved ? 2 * i : i, i) = 1;
+    second(interleaved ? 2 * i + 1 : i + pairs, i) = 1;
+  }
+  xt::xarray<T> cosines = xt::zeros<T>(std::vector<std::size_t>{batch, time, 1, pairs}), sines = cosines;
+  for (std::size_t b = 0; b < batch; ++b)
+    for (std::size_t t = 0; t < time; ++t)
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const double position = options.positions ? static_cast<double>(options.positions.data[b * time + t])
+                                                  : static_cast<double>(options.first_position + t);
+        const double exponent = -2 * static_cast<double>(i) / static_cast<double>(width);
+        cosines(b, t, 0, i) = static_cast<T>(std::cos(position * std::pow(options.base, exponent)));
+        sines(b, t, 0, i) = static_cast<T>(std::sin(position * std::pow(options.base, exponent)));
+      }
+  Tape<T>& tape = x.tape();
+  const Var<T> pick_first = tape.input(first), pick_second = tape.input(second);
+  const Var<T> c = tape.input(cosines), s = tape.input(sines), split = reshape(x, {batch, time, heads, width});
+  const Var<T> a = matmul(split, pick_first), b = matmul(split, pick_second);
+  const Var<T> turned = matmul(a * c - b * s, transpose(pick_first)) + matmul(b * c + a * s, transpose(pick_second));
+  return reshape(turned, shape);
 }
 
 }  // namespace xtape::reference
