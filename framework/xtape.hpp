@@ -5,6 +5,7 @@
 #include <xtape/framework/base/layer_name.hpp>
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/base/random.hpp>
+#include <xtape/framework/nn/gradient_coverage.hpp>
 #include <xtape/framework/nn/initialise.hpp>
 #include <xtape/framework/nn/parameter_list.hpp>
 #include <xtape/framework/ops/ops.hpp>
