@@ -125,7 +125,7 @@ TEST(Behaviour, O20_TiedParametersAreOneForListsOptimizersAndFiles) {
     EXPECT_EQ(describe(model).find("head"), std::string::npos);
 
     AdamW<T> optimizer(list, {.learning_rate = 0.1, .weight_decay = 0});
-    EXPECT_EQ(optimizer.state().size(), 2U);  // one pair of moments
+    EXPECT_EQ(optimizer.state().size(), 3U);  // one pair of moments and one count
     Tape<T> tape;
     tape.backward(model(tape));
     optimizer.step();  // the first step of AdamW moves by the learning rate: twice as far would be two updates
