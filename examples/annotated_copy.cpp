@@ -15,7 +15,7 @@ using namespace xtape;
 using namespace examples;
 using Tokens = xt::xtensor<std::int64_t, 2>;  // (batch, time)
 
-constexpr std::size_t vocabulary = 11, length = 10, batch = 80, batches = 20, epochs = 20;
+constexpr std::size_t vocabulary = 11, length = 10, width = 512, batch = 80, batches = 20, epochs = 20;
 constexpr std::int64_t padding = 0, start = 1;
 
 /// Rows of random numbers from 1 to 10, the first of which is always 1.
@@ -55,7 +55,7 @@ int run(std::uint64_t seed) {
   EncoderDecoder<float> model({.source_vocabulary = vocabulary,
                                .target_vocabulary = vocabulary,
                                .length = length,
-                               .width = 512,
+                               .width = width,
                                .heads = 8,
                                .layers = 2,
                                .block = {.hidden = 2048, .activation = Activation::relu, .dropout = 0.1}},
@@ -64,11 +64,8 @@ int run(std::uint64_t seed) {
   fmt::print("Copies {} numbers from 1 to {}; the model has {} parameters.\n", length, vocabulary - 1,
              grouped(static_cast<double>(count(list))));
 
-  AdamW<float> optimizer(list, {.betas = {0.9, 0.98}, .eps = 1e-9, .weight_decay = 0});
-  const auto rate = [](std::uint64_t step) {  // Vaswani et al. 2017, section 5.3, times 0.5
-    const double s = static_cast<double>(step + 1), warmup = 400;
-    return 0.5 / std::sqrt(512) * std::min(1 / std::sqrt(s), s / (warmup * std::sqrt(warmup)));
-  };
+  Adam<float> optimizer(list, {.betas = {0.9, 0.98}, .eps = 1e-9});
+  const InverseSquareRootSchedule rate{.factor = 0.5, .width = width, .warmup = 400};
   Tape<float> tape(seed);
   Progress progress;
   const Stopwatch clock;

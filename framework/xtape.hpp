@@ -10,7 +10,10 @@
 #include <xtape/framework/ops/ops.hpp>
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck.hpp>
+#include <xtape/framework/train/gradients.hpp>
+#include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
+#include <xtape/framework/train/parameter_group.hpp>
 #include <xtape/framework/train/safetensors.hpp>
 #include <xtape/framework/train/schedule.hpp>
 #include <xtape/layers/describe.hpp>

@@ -36,6 +36,9 @@ class ReferenceFile {
   std::string setting(const std::string& key) const { return file_.metadata().at(key); }
   std::size_t number(const std::string& key) const { return std::stoul(setting(key)); }
   double real(const std::string& key) const { return std::stod(setting(key)); }
+  double real(const std::string& key, double otherwise) const {
+    return file_.metadata().contains(key) ? real(key) : otherwise;
+  }
   bool flag(const std::string& key) const { return setting(key) == "True"; }
 
   void expect_all_read() const {

@@ -86,7 +86,7 @@ struct Power {
 struct Maximum {
   template <class B>
   static B forward(B a, B b) {
-    return xsimd::select(a > b || a != a, a, b);
+    return xsimd::select(a > b || xsimd::isnan(a), a, b);
   }
   template <class B>
   static B left(B a, B b, B dy) {
@@ -100,7 +100,7 @@ struct Maximum {
 struct Minimum {
   template <class B>
   static B forward(B a, B b) {
-    return xsimd::select(a < b || a != a, a, b);
+    return xsimd::select(a < b || xsimd::isnan(a), a, b);
   }
   template <class B>
   static B left(B a, B b, B dy) {

@@ -209,8 +209,10 @@ struct GeluTanh {
   template <class B>
   B backward(B x, B, B dy) const {
     const B t = xsimd::tanh(inner(x));
-    const B slope = B(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (B(1) + B(3 * 0.044715) * x * x);
-    return dy * B(0.5) * ((B(1) + t) + x * (B(1) - t * t) * slope);
+    // Beyond 50 the tanh is 1 to the last bit, and x^2 must not overflow against 1 - t^2 = 0.
+    const B bounded = xsimd::min(xsimd::max(x, B(-50)), B(50));
+    const B slope = B(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (B(1) + B(3 * 0.044715) * bounded * bounded);
+    return dy * B(0.5) * ((B(1) + t) + bounded * (B(1) - t * t) * slope);
   }
 };
 /// x, but at least low and at most high. The derivative is 1 from low to high, both included.

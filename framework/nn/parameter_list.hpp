@@ -8,6 +8,7 @@
 // A member may be a Parameter, another module, a vector of either (names end in .0, .1, ...) or an optional that may be
 // absent.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -96,6 +97,17 @@ ParameterList<T> parameters(Module& module) {
   };
   detail::walk("", module, found);
   return list;
+}
+
+/// The list with each parameter once, under its first name: lists of parts that share a parameter, joined.
+template <class T>
+ParameterList<T> each_once(const ParameterList<T>& list) {
+  ParameterList<T> once;
+  for (const auto& entry : list) {
+    const auto same = [&](const NamedParameter<T>& earlier) { return earlier.parameter.is(entry.parameter); };
+    if (std::none_of(once.begin(), once.end(), same)) once.push_back(entry);
+  }
+  return once;
 }
 
 /// Tells every layer of a model that has a member `LayerName name` its path, so that messages and records carry it. The
