@@ -208,6 +208,8 @@ TEST_F(BadInput, LayersOfImpossibleSizes) {
       {"[Linear]", [&] { Linear<double>(0, 3, rng); }},
       {"[Linear]", [&] { Linear<double>(3, 0, rng); }},
       {"[LayerNorm]", [&] { LayerNorm<double>(0); }},
+      {"[RmsNorm]", [&] { RmsNorm<double>(0); }},
+      {"[Linear]", [&] { GatedFeedForward<double>(3, 0, rng); }},
       {"[Embedding]", [&] { Embedding<double>(0, 3, rng); }},
       {"[Embedding]", [&] { Embedding<double>(3, 0, rng); }},
       {"[LearnedPositions]", [&] { LearnedPositions<double>(0, 3, rng); }},
@@ -239,6 +241,8 @@ TEST_F(BadInput, LayersCalledWithAnotherWidth) {
   expect_shape_error([&] { Linear<double>(6, 3, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
   expect_shape_error([&] { LayerNorm<double>(6)(wide); }, {"[layer_norm]", "(8,)", "(6,)"});
   expect_shape_error([&] { FeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
+  expect_shape_error([&] { GatedFeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
+  expect_shape_error([&] { RmsNorm<double>(6)(wide); }, {"[rms_norm]", "(8,)", "(6,)"});
   expect_shape_error([&] { TransformerBlock<double>(6, 2, rng)(wide); }, {"(2, 4, 8)"});
   expect_shape_error([&] { attend(wide); }, {"[MultiHeadAttention]", "x must be (batch, time, 6)", "got (2, 4, 8)"});
   expect_shape_error([&] { attend(flat); }, {"[MultiHeadAttention]", "x must be (batch, time, 6)", "got (4, 6)"});

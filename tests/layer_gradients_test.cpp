@@ -161,6 +161,13 @@ TEST(LayerGradients, OfEncodersDecodersAndBoth) {
   }
 }
 
+TEST(LayerGradients, OfRmsNormAndGatedFeedForward) {
+  Rng rng(5);
+  EXPECT_TRUE(gradcheck(shaken(RmsNorm<double>(6)), {{2, 3, 6}}));
+  for (const bool bias : {false, true})
+    EXPECT_TRUE(gradcheck(shaken(GatedFeedForward<double>(6, 4, rng, {.bias = bias})), {{2, 3, 6}}));
+}
+
 TEST(LayerGradients, OfAddedPositions) {
   Rng rng(5);
   EXPECT_TRUE(gradcheck(SinusoidalPositions<double>(5, 4), {{2, 3, 4}}));

@@ -178,6 +178,19 @@ TYPED_TEST(LayerReference, LayerNorm) {
   c.load(layer);
   c.expect_output(layer(c.leaf("input")));
 }
+TYPED_TEST(LayerReference, RmsNorm) {
+  ReferenceCase<TypeParam> c("rms_norm");
+  RmsNorm<TypeParam> layer(6, c.file.real("eps"));
+  c.load(layer);
+  c.expect_output(layer(c.leaf("input")));
+}
+TYPED_TEST(LayerReference, GatedFeedForward) {
+  ReferenceCase<TypeParam> c("gated_feed_forward");
+  Rng rng(1);
+  GatedFeedForward<TypeParam> layer(6, 10, rng);
+  c.load(layer);
+  c.expect_output(layer(c.leaf("input")));
+}
 TYPED_TEST(LayerReference, EmbeddingWithPaddingIndex) {
   ReferenceCase<TypeParam> c("embedding");
   Rng rng(1);
