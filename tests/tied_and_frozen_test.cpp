@@ -67,7 +67,7 @@ void expect_one_parameter(Make make, const std::string& first, const std::string
   EXPECT_EQ(describe(tied).find(head), std::string::npos);
 
   AdamW<T> optimizer(list);
-  EXPECT_EQ(optimizer.state().size(), 2 * list.size());
+  EXPECT_EQ(optimizer.state().size(), 3 * list.size());  // two moments and a count
   Tape<T> tape;
   tape.backward(loss_of(tied, tape));
   for (const std::string& name : names_without_grad(list)) ADD_FAILURE() << name << " got no gradient";

@@ -13,67 +13,11 @@
 #include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
-#include <xtape/framework/kernels/attention_mask.hpp>
+#include <xtape/framework/kernels/attention_head.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
-#include <xtape/framework/kernels/simd.hpp>
 
 namespace xtape::kernels {
 namespace {
-
-/// One head of one batch row.
-template <class T>
-struct Head {
-  const AttentionShape& s;
-  std::size_t b, h;
-  HeadMask<T> mask;
-
-  Head(const AttentionShape& shape, const AttentionMask<T>& all, std::size_t row, std::size_t head)
-      : s(shape), b(row), h(head), mask(all, shape, row, head) {}
-
-  template <class U>
-  U* q(U* base) const {
-    return base + b * s.queries * s.q_stride + h * s.key_width;
-  }
-  template <class U>
-  U* k(U* base) const {
-    return base + b * s.keys * s.k_stride + h / s.group() * s.key_width;
-  }
-  template <class U>
-  U* v(U* base) const {
-    return base + b * s.keys * s.v_stride + h / s.group() * s.value_width;
-  }
-  template <class U>
-  U* y(U* base) const {
-    return base + b * s.queries * y_stride() + h * s.value_width;
-  }
-  template <class U>
-  U* weights(U* base) const {
-    return base + (b * s.heads + h) * s.queries * s.keys;
-  }
-  template <class U>
-  U* rows(U* base) const {
-    return base + (b * s.heads + h) * s.queries;
-  }
-  std::size_t y_stride() const { return s.heads * s.value_width; }
-};
-
-template <class T>
-bool finite_block(const T* x, std::size_t rows, std::size_t width, std::size_t stride) {
-  for (std::size_t i = 0; i < rows; ++i)
-    if (!all_finite(x + i * stride, width)) return false;
-  return true;
-}
-
-template <class T>
-T dot(const T* a, const T* b, std::size_t n) {
-  return static_cast<T>(
-      sum_of<T>(n, [&](std::size_t i, auto extent) { return load(a + i, extent) * load(b + i, extent); }));
-}
-/// y += factor x
-template <class T>
-void add_scaled(T* y, T factor, const T* x, std::size_t n) {
-  sweep<T>(n, [&](std::size_t i, auto extent) { put<true>(y + i, Batch<T>(factor) * load(x + i, extent), extent); });
-}
 
 /// Zeros where query i sees nothing anyway.
 template <class T>
@@ -203,11 +147,6 @@ void backward_head_of_visible(const Head<T>& head, const HeadData<T>& d) {
         add_scaled(d.dv + j * s.v_stride, d.weights[i * s.keys + j], dy, s.value_width);
     }
   }
-}
-
-template <class T>
-void clear_block(T* x, std::size_t rows, std::size_t width, std::size_t stride) {
-  for (std::size_t i = 0; i < rows; ++i) std::fill_n(x + i * stride, width, T(0));
 }
 
 /// Backward of one head; `g` says which gradients are added to.
