@@ -10,28 +10,41 @@
 
 namespace xtape {
 
-enum class Path { separate, packed, with_weights };
-inline constexpr Path all_paths[] = {Path::separate, Path::packed, Path::with_weights};
+/// An entry and a kernel.
+enum class Path { separate, packed, with_weights, separate_tiled, packed_tiled, with_weights_tiled };
+inline constexpr Path all_paths[] = {Path::separate,       Path::packed,       Path::with_weights,
+                                     Path::separate_tiled, Path::packed_tiled, Path::with_weights_tiled};
 /// The paths that take as many keys as they like; the packed one has as many as queries.
-inline constexpr Path cross_paths[] = {Path::separate, Path::with_weights};
+inline constexpr Path cross_paths[] = {Path::separate, Path::with_weights, Path::separate_tiled,
+                                       Path::with_weights_tiled};
 
 inline const char* to_string(Path path) {
-  return path == Path::separate ? "separate" : path == Path::packed ? "packed" : "with weights";
+  const char* names[] = {"separate",        "packed",        "with weights",
+                         "separate, tiled", "packed, tiled", "with weights, tiled"};
+  return names[static_cast<int>(path)];
 }
 inline void PrintTo(Path path, std::ostream* out) { *out << to_string(path); }
 
+inline bool is_packed(Path path) { return path == Path::packed || path == Path::packed_tiled; }
+inline bool has_weights(Path path) { return path == Path::with_weights || path == Path::with_weights_tiled; }
+template <class T>
+Attend<T> on(Path path, Attend<T> attend) {
+  attend.kernel = path >= Path::separate_tiled ? AttentionKernel::tiled : AttentionKernel::materialised;
+  return attend;
+}
+
 template <class T>
 Var<T> attention_by(Path path, Var<T> q, Var<T> k, Var<T> v, std::size_t heads, const Attend<T>& attend = {}) {
-  if (path == Path::packed) return attention_packed(concat({q, k, v}, -1), heads, attend);
-  if (path == Path::with_weights) return attention_with_weights(q, k, v, heads, attend).output;
-  return attention(q, k, v, heads, attend);
+  if (is_packed(path)) return attention_packed(concat({q, k, v}, -1), heads, on(path, attend));
+  if (has_weights(path)) return attention_with_weights(q, k, v, heads, on(path, attend)).output;
+  return attention(q, k, v, heads, on(path, attend));
 }
 
 template <class T>
 Var<T> self_attention_by(Path path, const MultiHeadAttention<T>& layer, Var<T> x, const Attend<T>& attend = {}) {
-  if (path == Path::packed) return layer(x, attend);
-  if (path == Path::with_weights) return layer.with_weights(x, x, x, attend).output;
-  return layer(x, x, x, attend);
+  if (is_packed(path)) return layer(x, on(path, attend));
+  if (has_weights(path)) return layer.with_weights(x, x, x, on(path, attend)).output;
+  return layer(x, x, x, on(path, attend));
 }
 
 /// A column of numbers as (batch 1, time, width 1), where one head and scale 1 keep them as they are.

@@ -165,7 +165,7 @@ TYPED_TEST(AttentionWeights, AreThoseThatMadeTheOutputAndDoNotChangeIt) {
   const xt::xarray<std::size_t> lengths = {4, 7};
   const Attend<T> attend{.causal = true, .allow_keys = tape.lengths(lengths, 7)};
   const auto result = attention_with_weights(q, k, v, 3, attend);
-  for (const Path path : {Path::separate, Path::packed})
+  for (const Path path : {Path::separate, Path::packed, Path::separate_tiled, Path::packed_tiled})
     EXPECT_TRUE(near(attention_by(path, q, k, v, 3, attend).value(), result.output.value(), tolerance::two_paths<T>));
   const auto from_weights = [&](Var<T> weights) { return side_by_side(matmul(weights, in_heads(v, 3))); };
   EXPECT_TRUE(near(from_weights(result.weights).value(), result.output.value(), tolerance::two_paths<T>));

@@ -1,8 +1,11 @@
 #pragma once
-// Scaled dot-product attention of many heads (Vaswani et al. 2017, section 3.2), the weights kept for backward.
+// Scaled dot-product attention of many heads (Vaswani et al. 2017, section 3.2), in two forms: one keeps the weights
+// for backward, the other works tile by tile and makes them again (Dao et al. 2022 and Dao 2023).
 
 #include <cstddef>
 #include <cstdint>
+
+#include <xtape/framework/kernels/dropout.hpp>
 
 namespace xtape::kernels {
 
@@ -44,38 +47,76 @@ struct AttentionMask {
   }
 };
 
-/// weights (batch, heads, queries, keys) = softmax(scale q k^T + bias) over the visible keys, 0 elsewhere, and 0 for a
-/// query that sees no key; y (batch, queries, heads * value_width) = weights v; log_sum_exp (batch, heads, queries)
-/// unless null.
-///
-/// Rows of k and v that a query may not see do not touch its output, whatever they hold.
+/// Dropout of the weights. Whether a pair is dropped is a pure function of the key (whose first_element is the global
+/// number of the first batch row) and of its batch row, head, query and key, so it depends on no tile and no thread.
+struct AttentionDropout {
+  double p = 0;
+  DropoutKey key{};
+};
+
+/// What forward computes: y (batch, queries, heads * value_width) = dropped(softmax(scale q k^T + bias)) v, over the
+/// visible keys, and 0 for a query that sees none. Rows of k and v that a query may not see do not touch its output,
+/// whatever they hold.
 template <class T>
-void attention_forward(const AttentionShape& shape, const AttentionMask<T>& mask, const T* q, const T* k, const T* v,
-                       T* weights, T* y, T* log_sum_exp);
+struct AttentionOutput {
+  T* y;
+  T* weights;      // (batch, heads, queries, keys) before dropout, 0 where hidden
+  T* log_sum_exp;  // (batch, heads, queries) of the scores, -inf for a query that sees no key; null: not wanted
+};
 
 /// Gradients from above; those that are null count as zero.
 template <class T>
 struct AttentionUpstream {
   const T *dy, *dweights, *dlog_sum_exp;
 };
-/// Gradients to be set or added to; a null one is not wanted. Laid out like q, k and v. Those of keys and values are
-/// sums over the query heads that read them.
+/// Gradients to be set or added to; a null one is not wanted. dq, dk and dv are laid out like q, k and v; those of keys
+/// and values are sums over the query heads that read them. dbias has the shape (batch | 1, heads | 1, queries | 1,
+/// keys) given by its extents and is summed over the axes that it lacks, in their order.
 template <class T>
 struct AttentionGradients {
-  T *dq, *dk, *dv;
-  bool accumulate_q, accumulate_k, accumulate_v;
+  T *dq, *dk, *dv, *dbias;
+  bool accumulate_q, accumulate_k, accumulate_v, accumulate_bias;
+  std::size_t bias_extents[3];
 };
-/// Writes the gradients of the scores, (batch, heads, queries, keys), to `dscores`, if that is not null. `scratch`
-/// holds threads() * queries * keys numbers for the time of the call otherwise.
-template <class T>
-void attention_backward(const AttentionShape& shape, const AttentionMask<T>& mask, const T* q, const T* k, const T* v,
-                        const T* weights, const AttentionUpstream<T>& upstream, const AttentionGradients<T>& gradients,
-                        T* dscores, T* scratch);
 
-/// The gradient of a bias of shape (batch | 1, heads | 1, queries | 1, keys), given by its extents: dscores summed over
-/// the axes that it lacks, in their order.
+// ---- attention_materialised.cpp: the weights are always made, and backward reads them
+
+/// Numbers that forward and backward need for the time of a call.
+std::size_t attention_materialised_forward_scratch(const AttentionShape& shape, const AttentionDropout& dropout);
 template <class T>
-void attention_bias_backward(const AttentionShape& shape, const std::size_t (&extents)[3], const T* dscores, T* dbias,
-                             bool accumulate);
+std::size_t attention_materialised_backward_scratch(const AttentionShape& shape, const AttentionDropout& dropout,
+                                                    const AttentionGradients<T>& gradients);
+template <class T>
+void attention_materialised_forward(const AttentionShape& shape, const AttentionMask<T>& mask,
+                                    const AttentionDropout& dropout, const T* q, const T* k, const T* v,
+                                    const AttentionOutput<T>& output, T* scratch);
+template <class T>
+void attention_materialised_backward(const AttentionShape& shape, const AttentionMask<T>& mask,
+                                     const AttentionDropout& dropout, const T* q, const T* k, const T* v,
+                                     const T* weights, const AttentionUpstream<T>& upstream,
+                                     const AttentionGradients<T>& gradients, T* scratch);
+
+// ---- attention_tiled.cpp: no weights, unless asked for; memory grows with batch * heads * queries
+
+/// What forward saves of each query: the weight of a score is exp(score - largest) * inverse_sum. Kept apart, since one
+/// rounded log-sum-exp loses accuracy at large scores.
+template <class T>
+struct AttentionRow {
+  T largest, inverse_sum;
+};
+std::size_t attention_tiled_scratch();  // of T, for forward and backward
+/// output.weights may be null. `rows` (batch, heads, queries) is saved for backward.
+template <class T>
+void attention_tiled_forward(const AttentionShape& shape, const AttentionMask<T>& mask, const AttentionDropout& dropout,
+                             const T* q, const T* k, const T* v, const AttentionOutput<T>& output,
+                             AttentionRow<T>* rows, T* scratch);
+/// Reads y and, where gradients come from above for them, the weights. `deltas` (batch, heads, queries) is for the time
+/// of the call.
+template <class T>
+void attention_tiled_backward(const AttentionShape& shape, const AttentionMask<T>& mask,
+                              const AttentionDropout& dropout, const T* q, const T* k, const T* v,
+                              const AttentionOutput<const T>& output, const AttentionRow<T>* rows,
+                              const AttentionUpstream<T>& upstream, const AttentionGradients<T>& gradients, T* deltas,
+                              T* scratch);
 
 }  // namespace xtape::kernels

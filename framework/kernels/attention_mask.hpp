@@ -42,19 +42,38 @@ class HeadMask {
     return false;
   }
 
-  /// To the scores of query i from begin(i) to end(i): adds the bias, and hides what is not seen.
-  void apply(std::size_t i, T* scores) const {
-    const std::size_t from = begin(i), to = end(i);
+  /// To the scores of query i and the keys first <= j < last: adds the bias, and hides what is not seen.
+  void apply(std::size_t i, std::size_t first, std::size_t last, T* scores) const {
+    const std::size_t from = std::clamp(begin(i), first, last), to = std::clamp(end(i), from, last);
+    T* row = scores - first;  // row[j] belongs to key j
+    std::fill(row + first, row + from, hidden);
+    std::fill(row + to, row + last, hidden);
     if (const T* biases = bias(i)) {
       const Batch<T> minus_infinity(hidden);
       sweep<T>(to - from, [&](std::size_t j, auto extent) {
-        const Batch<T> b = load(biases + from + j, extent), score = load(scores + from + j, extent);
-        store(scores + from + j, xsimd::select(b == minus_infinity, b, score + b), extent);
+        const Batch<T> b = load(biases + from + j, extent), score = load(row + from + j, extent);
+        store(row + from + j, xsimd::select(b == minus_infinity, b, score + b), extent);
       });
     }
     for (const std::uint8_t* allowed_by : {allowed_keys(), allowed(i)})
       for (std::size_t j = from; allowed_by != nullptr && j < to; ++j)
-        if (allowed_by[j] == 0) scores[j] = hidden;
+        if (allowed_by[j] == 0) row[j] = hidden;
+  }
+
+  /// How much of a tile of queries and keys is seen. A bias counts as hiding some, since it may.
+  enum class Seen { nothing, some, all };
+  Seen seen(std::size_t first_query, std::size_t last_query, std::size_t first_key, std::size_t last_key) const {
+    bool any = false, all = mask_.allow.data == nullptr && mask_.bias.data == nullptr;
+    for (std::size_t i = first_query; i < last_query; ++i) {
+      any |= std::max(begin(i), first_key) < std::min(end(i), last_key);
+      all &= begin(i) <= first_key && last_key <= end(i);
+    }
+    if (const std::uint8_t* allowed_by = allowed_keys()) {
+      const auto n = std::count(allowed_by + first_key, allowed_by + last_key, std::uint8_t{0});
+      any &= n < static_cast<std::ptrdiff_t>(last_key - first_key);
+      all &= n == 0;
+    }
+    return !any ? Seen::nothing : all ? Seen::all : Seen::some;
   }
 
  private:

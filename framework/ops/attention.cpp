@@ -1,4 +1,3 @@
-#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
@@ -123,25 +122,92 @@ struct Inputs {
   }
 };
 
+/// One call of attention: what forward and backward have in common.
 template <class T>
-T* allocate_weights(const AttentionShape& s, Tape<T>& tape) {
-  return tape.scratch(s.batch * s.heads * s.queries * s.keys);
+struct Call {
+  AttentionShape s;
+  AttentionMask<T> mask;
+  kernels::AttentionDropout dropout;
+  bool tiled;
+  const T *q, *k, *v;
+  std::optional<Var<T>> bias;
+};
+
+/// Up to this many pairs of a head the weights are kept: they fit the cache, and backward need not make them again.
+constexpr std::size_t most_pairs_kept = 128 * 128;
+
+template <class T>
+kernels::AttentionDropout dropout_of(const char* op, const AttentionShape& s, Tape<T>& tape, double p) {
+  require(p >= 0 && p <= 1, "[{}] dropout must be in [0, 1], got {}", op, p);
+  if (!tape.training() || p == 0) return {};
+  const RandomState random = tape.next_random();
+  const std::size_t rows = random.first_row + s.batch;
+  require<ShapeError>(
+      rows <= 1u << 16 && s.heads <= 1u << 10 && s.queries <= 1u << 19 && s.keys <= 1u << 21 && random.step >> 40 == 0,
+      "[{}] dropout counts up to 2^16 rows of the whole batch, 2^10 heads, 2^19 queries, 2^21 keys and "
+      "2^40 steps, got {}, {}, {}, {} and step {}",
+      op, rows, s.heads, s.queries, s.keys, random.step);
+  return {p, {random.seed, random.step, random.ordinal, random.first_row}};
 }
 
-/// Backward of all forms; `bias` names nothing if there is none that wants a gradient.
 template <class T>
-void run_backward(const AttentionShape& s, const AttentionMask<T>& mask, Tape<T>& tape, const T* q, const T* k,
-                  const T* v, const T* weights, const kernels::AttentionUpstream<T>& upstream,
-                  const kernels::AttentionGradients<T>& gradients, const std::optional<Var<T>>& bias) {
-  const bool of_bias = bias && bias->requires_grad();
-  const std::size_t pieces = of_bias ? s.batch * s.heads : static_cast<std::size_t>(threads());
-  const auto scratch = tape.workspace(pieces * s.queries * s.keys);
-  T* dscores = of_bias ? scratch.data() : nullptr;
-  kernels::attention_backward(s, mask, q, k, v, weights, upstream, gradients, dscores, scratch.data());
-  if (!of_bias) return;
-  const auto [db, accumulate] = tape.slot(*bias);
-  const PairExtents e = pair_extents(bias->shape());
-  kernels::attention_bias_backward(s, {e.batch, e.heads, e.queries}, dscores, db, accumulate);
+Call<T> call_of(const char* op, const AttentionShape& s, Tape<T>& tape, const Attend<T>& attend, const T* q, const T* k,
+                const T* v) {
+  const bool tiled = attend.kernel == AttentionKernel::tiled ||
+                     (attend.kernel == AttentionKernel::automatic && s.queries * s.keys > most_pairs_kept);
+  return {s, mask_of(op, s, tape, attend), dropout_of(op, s, tape, attend.dropout), tiled, q, k, v, attend.bias};
+}
+
+/// What forward leaves for backward.
+template <class T>
+struct Kept {
+  kernels::AttentionOutput<T> output;
+  kernels::AttentionRow<T>* rows;
+};
+
+/// Fills y and, where there are any, weights and log_sum_exp. What backward needs lives until clear(); if there is no
+/// backward it goes with this call.
+template <class T>
+Kept<T> run_forward(const Call<T>& c, Tape<T>& tape, kernels::AttentionOutput<T> output, bool backward) {
+  const AttentionShape& s = c.s;
+  const std::size_t heads = s.batch * s.heads;
+  const auto scratch = tape.workspace(c.tiled ? kernels::attention_tiled_scratch()
+                                              : kernels::attention_materialised_forward_scratch(s, c.dropout));
+  const std::size_t kept_size = c.tiled                     ? heads * s.queries * 2
+                                : output.weights == nullptr ? heads * s.queries * s.keys
+                                                            : 0;
+  const auto passing = tape.workspace(backward ? 0 : kept_size);
+  T* kept = backward ? tape.scratch(kept_size) : passing.data();
+  if (c.tiled) {
+    auto* rows = reinterpret_cast<kernels::AttentionRow<T>*>(kept);
+    kernels::attention_tiled_forward(s, c.mask, c.dropout, c.q, c.k, c.v, output, rows, scratch.data());
+    return {output, rows};
+  }
+  if (output.weights == nullptr) output.weights = kept;
+  kernels::attention_materialised_forward(s, c.mask, c.dropout, c.q, c.k, c.v, output, scratch.data());
+  return {output, nullptr};
+}
+
+template <class T>
+void run_backward(const Call<T>& c, Tape<T>& tape, const Kept<T>& kept, const kernels::AttentionUpstream<T>& upstream,
+                  kernels::AttentionGradients<T> gradients) {
+  if (c.bias && c.bias->requires_grad()) {
+    const auto slot = tape.slot(*c.bias);
+    gradients.dbias = slot.data, gradients.accumulate_bias = slot.accumulate;
+    const PairExtents e = pair_extents(c.bias->shape());
+    gradients.bias_extents[0] = e.batch, gradients.bias_extents[1] = e.heads, gradients.bias_extents[2] = e.queries;
+  }
+  const kernels::AttentionOutput<T>& o = kept.output;
+  if (!c.tiled) {
+    const auto scratch = tape.workspace(kernels::attention_materialised_backward_scratch(c.s, c.dropout, gradients));
+    kernels::attention_materialised_backward<T>(c.s, c.mask, c.dropout, c.q, c.k, c.v, o.weights, upstream, gradients,
+                                                scratch.data());
+    return;
+  }
+  const auto scratch = tape.workspace(kernels::attention_tiled_scratch());
+  const auto deltas = tape.workspace(c.s.batch * c.s.heads * c.s.queries);
+  kernels::attention_tiled_backward<T>(c.s, c.mask, c.dropout, c.q, c.k, c.v, {o.y, o.weights, o.log_sum_exp},
+                                       kept.rows, upstream, gradients, deltas.data(), scratch.data());
 }
 
 /// Slots of q, k and v, where wanted. The same Var may stand for several of them: the first overwrites, the next ones
@@ -150,26 +216,24 @@ template <class T>
 kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v) {
   const auto slot = [](Var<T> x) { return x.requires_grad() ? x.tape().slot(x) : GradientSlot<T>{nullptr, false}; };
   const auto dq = slot(q), dk = slot(k), dv = slot(v);
-  return {dq.data, dk.data, dv.data, dq.accumulate, dk.accumulate, dv.accumulate};
+  return {dq.data, dk.data, dv.data, nullptr, dq.accumulate, dk.accumulate, dv.accumulate, false, {}};
 }
 
 }  // namespace
 
 template <class T>
 Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, const Attend<T>& attend) {
-  Tape<T>& tape = q.tape("attention");
+  const char* name = "attention";
+  Tape<T>& tape = q.tape(name);
   Var<T> k = key.on(tape), v = value.on(tape);
-  const AttentionShape s = separate_shape("attention", q, k, v, heads, attend);
-  const AttentionMask<T> mask = mask_of("attention", s, tape, attend);
+  const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
+  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   k = apart_from(q, k, s), v = apart_from(q, v, s);
-  const std::optional<Var<T>> bias = attend.bias;
-  Var<T> y = Inputs<T>({q, k, v}, bias).output(tape, "attention", {s.batch, s.queries, heads * s.value_width});
-  T* weights = allocate_weights(s, tape);
-  kernels::attention_forward<T>(s, mask, q.data(), k.data(), v.data(), weights, y.data(), nullptr);
+  Var<T> y = Inputs<T>({q, k, v}, call.bias).output(tape, name, {s.batch, s.queries, heads * s.value_width});
+  const Kept<T> kept = run_forward(call, tape, {y.data(), nullptr, nullptr}, y.requires_grad());
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
-    run_backward<T>(s, mask, t, q.data(), k.data(), v.data(), weights, {t.slot(y).data, nullptr, nullptr},
-                    gradients_of(q, k, v), bias);
+    run_backward(call, t, kept, {t.slot(y).data, nullptr, nullptr}, gradients_of(q, k, v));
   });
   return y;
 }
@@ -194,19 +258,17 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) 
   s.key_width = s.value_width = shape[2] / all_heads;
   s.q_stride = s.k_stride = s.v_stride = shape[2];
   s.scale = attend.scale.value_or(1 / std::sqrt(static_cast<double>(s.key_width)));
-  const AttentionMask<T> mask = mask_of(name, s, tape, attend);
-  const std::optional<Var<T>> bias = attend.bias;
-  Var<T> y = Inputs<T>({qkv}, bias).output(tape, name, shape.with_back(heads * s.value_width));
-  T* weights = allocate_weights(s, tape);
   const T* x = qkv.data();
   const std::size_t k = heads * s.key_width, v = k + s.kv_heads * s.key_width;  // first columns
-  kernels::attention_forward<T>(s, mask, x, x + k, x + v, weights, y.data(), nullptr);
+  const Call<T> call = call_of<T>(name, s, tape, attend, x, x + k, x + v);
+  Var<T> y = Inputs<T>({qkv}, call.bias).output(tape, name, shape.with_back(heads * s.value_width));
+  const Kept<T> kept = run_forward(call, tape, {y.data(), nullptr, nullptr}, y.requires_grad());
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
     const auto [d, old] = qkv.requires_grad() ? t.slot(qkv) : GradientSlot<T>{nullptr, false};
     const auto from = [d = d](std::size_t column) { return d == nullptr ? nullptr : d + column; };
-    run_backward<T>(s, mask, t, x, x + k, x + v, weights, {t.slot(y).data, nullptr, nullptr},
-                    {from(0), from(k), from(v), old, old, old}, bias);
+    run_backward(call, t, kept, {t.slot(y).data, nullptr, nullptr},
+                 {from(0), from(k), from(v), nullptr, old, old, old, false, {}});
   });
   return y;
 }
@@ -218,18 +280,17 @@ AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> v
   Tape<T>& tape = q.tape(name);
   Var<T> k = key.on(tape), v = value.on(tape);
   const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
-  const AttentionMask<T> mask = mask_of(name, s, tape, attend);
+  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   k = apart_from(q, k, s), v = apart_from(q, v, s);
-  const std::optional<Var<T>> bias = attend.bias;
-  const Inputs<T> inputs({q, k, v}, bias);
+  const Inputs<T> inputs({q, k, v}, call.bias);
   Var<T> y = inputs.output(tape, name, {s.batch, s.queries, heads * s.value_width});
   Var<T> weights = inputs.output(tape, name, {s.batch, heads, s.queries, s.keys});
   Var<T> log_sum_exp = inputs.output(tape, name, {s.batch, heads, s.queries});
-  kernels::attention_forward(s, mask, q.data(), k.data(), v.data(), weights.data(), y.data(), log_sum_exp.data());
+  const Kept<T> kept = run_forward(call, tape, {y.data(), weights.data(), log_sum_exp.data()}, y.requires_grad());
   tape.on_backward({y, weights, log_sum_exp}, [=] {
     Tape<T>& t = y.tape();
-    run_backward<T>(s, mask, t, q.data(), k.data(), v.data(), weights.data(),
-                    {t.slot(y).data, t.slot(weights).data, t.slot(log_sum_exp).data}, gradients_of(q, k, v), bias);
+    run_backward(call, t, kept, {t.slot(y).data, t.slot(weights).data, t.slot(log_sum_exp).data},
+                 gradients_of(q, k, v));
   });
   return {y, weights, log_sum_exp};
 }

@@ -5,6 +5,10 @@
 
 namespace xtape {
 
+/// Which kernel works: one that makes all weights and keeps them for backward, or one that works tile by tile, makes
+/// them again in backward and needs no memory for them. Chosen by size; a result differs by rounding alone.
+enum class AttentionKernel { automatic, materialised, tiled };
+
 /// What a query may look at; all parts compose: a key is hidden if any part hides it.
 ///
 /// `allow` and `bias` are (Tq, Tk), (B, Tq, Tk) or (B, heads, Tq, Tk). Their rank says which axis is which; B, heads
@@ -18,7 +22,9 @@ struct Attend {
   std::optional<Var<T>> bias = {};  // of pairs: added to the scores; -inf hides, a large finite number does not
   std::optional<std::size_t> window = {};  // key j is visible if i + Tk - Tq - j < window: 1 is a query's own place
   std::optional<double> scale = {};        // of the scores; default 1 / sqrt(head width)
+  double dropout = 0;                      // of the weights, in training; which pairs, see Tape::set_step
   std::size_t kv_heads = 0;                // heads of k and v, a divisor of heads; 0 = as many
+  AttentionKernel kernel = AttentionKernel::automatic;
 };
 template <class T>
 struct AttentionResult {
@@ -33,8 +39,8 @@ Var<T> attention(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads, const 
 /// The same on one projection's output as it is: qkv (B, T, (heads + 2 * kv_heads) * dk) holds q, k and v side by side.
 template <class T>
 Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend = {});
-/// The same with the weights (B, heads, Tq, Tk) and the log-sum-exp of the scores (B, heads, Tq), all differentiable.
-/// The log-sum-exp of a query that sees no key is -inf.
+/// The same with the weights (B, heads, Tq, Tk), before dropout, and the log-sum-exp of the scores (B, heads, Tq), all
+/// differentiable. The log-sum-exp of a query that sees no key is -inf.
 template <class T>
 AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> k, Operand<T> v, std::size_t heads,
                                           const Attend<T>& attend = {});
