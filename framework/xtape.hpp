@@ -21,10 +21,16 @@
 #include <xtape/layers/describe.hpp>
 #include <xtape/layers/dropout.hpp>
 #include <xtape/layers/embedding.hpp>
+#include <xtape/layers/encoder_decoder.hpp>
 #include <xtape/layers/feed_forward.hpp>
+#include <xtape/layers/gated_feed_forward.hpp>
 #include <xtape/layers/layer_norm.hpp>
 #include <xtape/layers/linear.hpp>
 #include <xtape/layers/multi_head_attention.hpp>
+#include <xtape/layers/padding.hpp>
 #include <xtape/layers/positions.hpp>
+#include <xtape/layers/rms_norm.hpp>
 #include <xtape/layers/transformer_block.hpp>
+#include <xtape/layers/transformer_decoder.hpp>
+#include <xtape/layers/transformer_encoder.hpp>
 #include <xtape/layers/transformer_lm.hpp>

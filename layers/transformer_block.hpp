@@ -15,6 +15,8 @@ struct TransformerBlockOptions {
   Activation activation = Activation::gelu;
   double dropout = 0;  // after each sublayer and inside the feed-forward layer
   bool bias = true;
+  std::size_t kv_heads = 0;              // of the self-attention, see MultiHeadAttentionOptions
+  std::optional<RopeOptions> rope = {};  // of the self-attention
 };
 
 /// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same
@@ -31,7 +33,7 @@ struct TransformerBlock {
   Norm norm;
 
   TransformerBlock(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
-      : self_attn(width, heads, rng, {.bias = options.bias}),
+      : self_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads, .rope = options.rope}),
         feed_forward(width, options.hidden > 0 ? options.hidden : 4 * width, rng,
                      {.activation = options.activation, .dropout = options.dropout, .bias = options.bias}),
         norm1(width),
@@ -39,13 +41,14 @@ struct TransformerBlock {
         dropout(options.dropout),
         norm(options.norm) {}
 
-  Var<T> operator()(Var<T> x, const Attend<T>& attend = {}) const {
+  /// `positions` (batch, time) are for rotary positions of rows that are padded on the left.
+  Var<T> operator()(Var<T> x, const Attend<T>& attend = {}, const Integers& positions = {}) const {
     const auto here = name.enter();
     if (norm == Norm::pre) {
-      x = x + dropout(self_attn(norm1(x), attend));
+      x = x + dropout(self_attn(norm1(x), attend, positions));
       return x + dropout(feed_forward(norm2(x)));
     }
-    x = norm1(x + dropout(self_attn(x, attend)));
+    x = norm1(x + dropout(self_attn(x, attend, positions)));
     return norm2(x + dropout(feed_forward(x)));
   }
   void visit(auto&& f) {

@@ -144,6 +144,13 @@ Var<T> Tape<T>::alias(const char* op, Shape shape, Var<T> x) {
 }
 
 template <class T>
+Var<T> Tape<T>::constant_alias(const char* op, Var<T> x) {
+  Var<T> y = alias(op, node(x, op).shape, x);
+  node(y, op).requires_grad = false;
+  return y;
+}
+
+template <class T>
 bool Tape<T>::check_outputs(std::initializer_list<Var<T>> outputs) {
   bool requires_grad = false;
   for (const Var<T>& y : outputs) {

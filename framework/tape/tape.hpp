@@ -114,6 +114,8 @@ class Tape {
   Var<T> output_from(const char* op, Shape shape, const Var<T>* inputs, std::size_t count);
   /// A value of another shape in the same memory, with the same gradient: how reshape is made.
   Var<T> alias(const char* op, Shape shape, Var<T> x);
+  /// The same value in the same memory, but without a gradient: how detach is made.
+  Var<T> constant_alias(const char* op, Var<T> x);
 
   /// Closes an output: the callback adds into the gradients of those inputs that require one. It may hold handles,
   /// tape memory and numbers, nothing with a destructor.
