@@ -121,6 +121,30 @@ TEST(Allocation, EvaluationInScopesAllocatesNothing) {
   EXPECT_EQ(allocations_of(evaluate), 0u);
 }
 
+TEST(Allocation, WhatComesAfterBackwardAllocatesNothing) {
+  set_threads(1);
+  Rng rng(1);
+  TransformerLm<float> model({.vocabulary = 5, .length = 4, .width = 8, .heads = 2, .layers = 1}, rng);
+  const auto list = parameters<float>(model);
+  AdamW<float> adamw(list, {.groups = {{.name = "blocks.*", .learning_rate_factor = .5}}});
+  Adam<float> adam(list);
+  Sgd<float> sgd(list, {.momentum = .9, .nesterov = true});
+  ExponentialMovingAverage<float> average(list);
+  const xt::xarray<int> tokens = {{1, 2, 3, 4}};
+  Tape<float> tape;
+  const Var<float> loss = cross_entropy(model(tape, tokens), tokens);
+  tape.backward(loss);
+  EXPECT_EQ(allocations_of([&] {
+              require_finite(loss, list);
+              divide_grad(list, count_targets(tokens));
+              clip_grad_norm(list, 1.0);
+              adamw.step(), adam.step(), sgd.step();
+              average.update();
+              adamw.zero_grad();
+            }),
+            0u);
+}
+
 TEST(Allocation, ALargerStepAllocatesAndTheNextOfItsSizeDoesNot) {
   set_threads(1);
   Tape<float> tape;

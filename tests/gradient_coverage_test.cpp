@@ -45,21 +45,56 @@ TEST(Behaviour, O24_EveryParameterOfEveryLayerTrains) {
   in_both_types([](auto zero) {
     using T = decltype(zero);
     Rng rng(1);
-    const auto x = [](Tape<T>& tape) { return tape.input(random_array<T>({2, 5, 8}, 3)); };
     const auto check = [&](const char* what, auto module) {
-      expect_complete<T>(what, module, [&](Tape<T>& tape) { return module(x(tape)); });
+      expect_complete<T>(what, module, [&](Tape<T>& tape) {
+        return module(tape.input(random_array<T>({2, 5, 8}, 3)));
+      });
     };
     check("Linear", Linear<T>(8, 3, rng));
     check("LayerNorm", LayerNorm<T>(8));
-    check("LearnedPositions", LearnedPositions<T>(6, 8, rng));
+    check("RmsNorm", RmsNorm<T>(8));
+    check("LearnedPositions", LearnedPositions<T>(5, 8, rng));
     check("MultiHeadAttention", MultiHeadAttention<T>(8, 2, rng));
+    check("shared heads, rotary", MultiHeadAttention<T>(8, 2, rng, {.kv_heads = 1, .rope = RopeOptions{}}));
     for (const Activation activation : {Activation::relu, Activation::gelu})
       check("FeedForward", FeedForward<T>(8, 16, rng, {.activation = activation, .dropout = .1}));
+    check("GatedFeedForward", GatedFeedForward<T>(8, 16, rng));
     for (const Norm norm : {Norm::pre, Norm::post})
       for (const bool bias : {false, true})
-        check("TransformerBlock", TransformerBlock<T>(8, 2, rng, {.norm = norm, .dropout = .1, .bias = bias}));
-    Embedding<T> embedding(5, 8, rng);
-    expect_complete<T>("Embedding", embedding, [&](Tape<T>& tape) { return embedding(tape, xt::xarray<int>{{0, 3}}); });
+        check("TransformerEncoder",
+              TransformerEncoder<T>(8, 2, rng, {.block = {.norm = norm, .dropout = .1, .bias = bias}}));
+    MultiHeadAttention<T> cross(8, 2, rng, {.key_width = 6, .value_width = 4});
+    expect_complete<T>("cross-attention", cross, [&](Tape<T>& tape) {
+      const auto input = [&](std::size_t time, std::size_t width) {
+        return tape.input(random_array<T>({2, time, width}, width));
+      };
+      return cross(input(3, 8), input(5, 6), input(5, 4));
+    });
+  });
+}
+
+TEST(Behaviour, O24_EveryParameterOfEveryModelTrains) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    const xt::xarray<int> source = {{1, 4, 2, 0, 3}, {0, 3, 1, 1, 2}}, target = {{0, 1, 2, 3}, {4, 3, 2, 1}};
+    for (const Norm norm : {Norm::pre, Norm::post})
+      for (const bool tied : {false, true}) {
+        Rng rng(1);
+        const TransformerBlockOptions block{.norm = norm, .dropout = .1};
+        TransformerLm<T> lm(
+            {.vocabulary = 5, .length = 5, .width = 8, .heads = 2, .block = block, .tie_embeddings = tied}, rng);
+        expect_complete<T>("TransformerLm", lm, [&](Tape<T>& tape) { return lm(tape, source); });
+        EncoderDecoder<T> translator({.source_vocabulary = 5,
+                                      .target_vocabulary = 5,
+                                      .length = 5,
+                                      .width = 8,
+                                      .heads = 2,
+                                      .block = block,
+                                      .tie_embeddings = tied},
+                                     rng);
+        expect_complete<T>("EncoderDecoder", translator,
+                           [&](Tape<T>& tape) { return translator(tape, source, target); });
+      }
   });
 }
 

@@ -164,6 +164,31 @@ TEST(RequireFinite, AFullyHiddenRowOfAttentionIsNoFault) {
   });
 }
 
+TEST(RequireFinite, ABiasThatHidesIsBlamedForNothing) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    Tape<T> tape;
+    ParameterList<T> list{{"q", parameter_of(random_array<T>({1, 2, 4}, 1))}};
+    const Var<T> q = tape.var(list[0].parameter), bias = tape.input(xt::xarray<T>{{0, -inf<T>}, {0, 0}});
+    const auto attend = [&](Var<T> queries, Var<T> keys) {
+      return sum(attention(queries, keys, q, 1, {.bias = bias}));
+    };
+    const Var<T> fine = attend(q, q);
+    tape.backward(fine);
+    require_finite(fine, list);
+
+    // Scores that overflow: finite inputs beside the bias, so attention made it; or keys that are not finite.
+    const T large = std::sqrt(std::numeric_limits<T>::max()) * T(16);
+    const Var<T> far = tape.input(xt::xarray<T>(large * xt::ones<T>({1, 2, 4})));
+    const std::string made = message(attend(far, far), list);
+    EXPECT_NE(made.find("of [attention] (1, 2, 4), which came of -inf in [input] (2, 2)"), std::string::npos) << made;
+    const std::string passed = message(attend(q, far * far), list);
+    EXPECT_NE(passed.find("the first is inf at (0, 0, 0) of [multiply] (1, 2, 4), whose inputs are finite"),
+              std::string::npos)
+        << passed;
+  });
+}
+
 TEST(RequireFinite, AMaskOfMinusInfinityIsBlamedOnlyIfNothingElseIs) {
   in_both_types([](auto zero) {
     using T = decltype(zero);

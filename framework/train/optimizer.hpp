@@ -19,7 +19,7 @@ class Optimizer {
  public:
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
-  /// Calls of step() so far.
+  /// Calls of step() so far, for reports: no update depends on it. A resumed run may set it.
   std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }
   void zero_grad() { xtape::zero_grad(parameters_); }
