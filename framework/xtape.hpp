@@ -5,6 +5,7 @@
 #include <xtape/framework/base/layer_name.hpp>
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/base/random.hpp>
+#include <xtape/framework/nn/gradient_coverage.hpp>
 #include <xtape/framework/nn/initialise.hpp>
 #include <xtape/framework/nn/parameter_list.hpp>
 #include <xtape/framework/ops/ops.hpp>
@@ -14,6 +15,7 @@
 #include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/parameter_group.hpp>
+#include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/safetensors.hpp>
 #include <xtape/framework/train/schedule.hpp>
 #include <xtape/layers/describe.hpp>

@@ -98,6 +98,7 @@ TEST(Behaviour, O28_OneBadElementIsReportedAndRefused) {
     for (const T bad : {inf, -inf, nan}) {
       auto list = with_gradients<T>(1, bad);
       AdamW<T> adamw(list);
+      Adam<T> adam(list);
       Sgd<T> sgd(list, {.momentum = .9});
       EXPECT_FALSE(std::isfinite(clip_grad_norm(list, 1)));
       EXPECT_EQ(list[0].parameter.grad()(0), T(1));
@@ -105,13 +106,14 @@ TEST(Behaviour, O28_OneBadElementIsReportedAndRefused) {
       EXPECT_TRUE(std::isnan(bad) ? std::isnan(left) : left == bad);
 
       expect_message<Error>([&] { adamw.step(); }, {"[AdamW]", "finite", "gradient of b"});
+      expect_message<Error>([&] { adam.step(); }, {"[Adam]", "finite", "gradient of b"});
       expect_message<Error>([&] { sgd.step(); }, {"[Sgd]", "finite", "gradient of b"});
       EXPECT_EQ(list[0].parameter.value()(0), T(1));
       EXPECT_EQ(list[1].parameter.value()(0), T(2));
       EXPECT_EQ(adamw.steps(), 0U);
       EXPECT_EQ(sgd.steps(), 0U);
-      for (auto* state : {&adamw.state(), &sgd.state()})
-        for (auto& entry : *state) EXPECT_EQ(entry.parameter.value()(0), T(0)) << entry.name;
+      for (auto* state : {&adamw.state(), &adam.state(), &sgd.state()})
+        for (auto& entry : *state) EXPECT_EQ(entry.parameter.data()[0], T(0)) << entry.name;
     }
   });
 }

@@ -1,6 +1,8 @@
-#include <xtape/framework/tape/tape.hpp>
+// What outlives a scope of the tape.
 
 #include <algorithm>
+
+#include <xtape/framework/tape/tape.hpp>
 
 namespace xtape {
 

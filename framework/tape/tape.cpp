@@ -299,17 +299,26 @@ void Tape<T>::begin_backward(Var<T> y) {
 }
 
 template <class T>
+bool Tape<T>::run_callback(std::size_t i) {
+  if (nodes_[i].run == nullptr) return false;
+  const std::uint32_t *outputs = nodes_[i].outputs, *end = outputs + nodes_[i].output_count;
+  if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) return false;
+  for (const auto* o = outputs; o != end; ++o)
+    if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
+  nodes_[i].run(nodes_[i].callback);
+  return true;
+}
+
+template <class T>
+void Tape<T>::release_outputs(const Node& first) {
+  for (const auto* o = first.outputs; o != first.outputs + first.output_count; ++o)
+    if (!nodes_[*o].retained) release_gradient(nodes_[*o]);
+}
+
+template <class T>
 void Tape<T>::run_backward(Var<T> y) {
-  for (std::size_t i = y.ticket_.node + 1; i-- > 0;) {
-    if (nodes_[i].run == nullptr) continue;
-    const std::uint32_t *outputs = nodes_[i].outputs, *end = outputs + nodes_[i].output_count;
-    if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) continue;
-    for (const auto* o = outputs; o != end; ++o)
-      if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
-    nodes_[i].run(nodes_[i].callback);
-    for (const auto* o = outputs; o != end; ++o)
-      if (!nodes_[*o].retained) release_gradient(nodes_[*o]);
-  }
+  for (std::size_t i = y.ticket_.node + 1; i-- > 0;)
+    if (run_callback(i)) release_outputs(nodes_[i]);
 }
 
 // ---- the life of a record
