@@ -267,6 +267,57 @@ TYPED_TEST(AttentionMasks, KeysAfterTheLastQueryOfACausalMaskMayHoldAnything) {
                     }});
 }
 
+TYPED_TEST(AttentionMasks, KeysHiddenFromEveryQueryByPairsMayHoldAnything) {
+  using T = TypeParam;
+  xt::xarray<bool> second = nowhere;
+  xt::view(second, xt::all(), 1) = true;
+  expect_hidden<T>({second, nowhere, [](Tape<T>& tape) {
+                      xt::xarray<bool> pairs = xt::ones<bool>({5, 5});
+                      xt::view(pairs, xt::all(), 1) = false;
+                      return Attend<T>{.allow = tape.mask(pairs)};
+                    }});
+  expect_hidden<T>({second, nowhere, [](Tape<T>& tape) {
+                      xt::xarray<T> bias = random_array<T>({1, 2, 5, 5}, 5);
+                      xt::view(bias, xt::all(), xt::all(), xt::all(), 1) = -std::numeric_limits<T>::infinity();
+                      return Attend<T>{.bias = tape.input(bias, true)};
+                    }});
+}
+
+TYPED_TEST(AttentionMasks, KeysBehindEveryWindowMayHoldAnything) {
+  using T = TypeParam;
+  xt::xarray<bool> first = nowhere;
+  xt::view(first, xt::all(), xt::range(0, 2)) = true;
+  expect_hidden<T>({first, first, [](Tape<T>& tape) {
+                      const xt::xarray<bool> late = {{false, false, false, true, true},
+                                                     {false, false, false, true, true},
+                                                     {false, false, false, true, true}};
+                      return Attend<T>{.allow_queries = tape.mask(late), .window = 2};
+                    }});
+}
+
+TYPED_TEST(AttentionMasks, TheBiasOfAHiddenPairMayHoldAnything) {
+  using T = TypeParam;
+  for (const Path path : all_paths) {
+    const Var<T> x = this->tape.input(random_array<T>({2, 4, 6}, 1), true);
+    const auto run = [&](T bad) {
+      xt::xarray<T> numbers = random_array<T>({4, 4}, 2);
+      for (std::size_t i = 0; i < 4; ++i)
+        for (std::size_t j = i + 1; j < 4; ++j) numbers(i, j) = bad;
+      const Var<T> bias = this->tape.input(numbers, true);
+      const Var<T> y = attention_by(path, x, x, x, 3, {.causal = true, .bias = bias});
+      this->tape.backward(y, random_array<T>({2, 4, 6}, 3));
+      return std::pair(array(y), gradient(bias));
+    };
+    const auto [y, db] = run(T(0));
+    EXPECT_FALSE(all_zero(db));
+    for (const T bad : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(), T(1e30)}) {
+      const auto [other_y, other_db] = run(bad);
+      EXPECT_TRUE(same_bits(other_y, y)) << to_string(path) << ", " << bad;
+      EXPECT_TRUE(same_bits(other_db, db)) << to_string(path) << ", " << bad;
+    }
+  }
+}
+
 // The last query sees the bad key, and is bad itself; those before it must not learn of it.
 TYPED_TEST(AttentionMasks, ACausalMaskHidesABadKeyFromTheQueriesBeforeIt) {
   using T = TypeParam;

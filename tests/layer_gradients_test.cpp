@@ -209,5 +209,24 @@ TEST(AttentionGradients, OfOneMemoryUnderTwoShapes) {
   }
 }
 
+TEST(AttentionGradients, OfOneMemoryWhoseHeadsAreShared) {
+  const Attend<double> shared{.kv_heads = 1};
+  // x is q as (1, 4, 4), two heads of two, and k and v as (1, 8, 2), one head of two.
+  const auto all = [&](Var<double> x) {
+    const Var<double> k = reshape(x, {1, 8, 2});
+    return attention(x, k, k, 2, shared);
+  };
+  const GradcheckReport of_all = gradcheck(all, {{1, 4, 4}});
+  EXPECT_TRUE(of_all) << of_all;
+  // x is q, two heads of two, and v of the same shape, one head of four.
+  const auto value = [&](Var<double> x, Var<double> k) { return attention_with_weights(x, k, x, 2, shared).output; };
+  const GradcheckReport of_value = gradcheck(value, {{1, 4, 4}, {1, 4, 2}});
+  EXPECT_TRUE(of_value) << of_value;
+  // x is the bias as well.
+  const auto bias = [&](Var<double> x) { return attention(x, x, x, 2, {.bias = reshape(x, {4, 4})}); };
+  const GradcheckReport of_bias = gradcheck(bias, {{1, 4, 4}});
+  EXPECT_TRUE(of_bias) << of_bias;
+}
+
 }  // namespace
 }  // namespace xtape
