@@ -59,44 +59,52 @@ int run(const Settings& settings, const std::string& out) {
   return score.exact_match >= 0.99 ? 0 : 2;
 }
 
-/// --task and --config, which decide the defaults of all other flags.
-struct Choice {
-  std::string task, config;
-  void add_flags(CLI::App& app) {
-    app.add_option("--task", task, fmt::format("{}; it decides which flags there are, and their defaults", fmt::join(task_names, ", ")));
-    app.add_option("--config", config, "a config.json of an earlier run, whose values become the defaults");
+constexpr const char* description =
+    R"(Trains a small transformer on a task, then judges it on examples that it has never met:
+
+  task       asked       answered
+  copy       abac        abac
+  reverse    abac        caba
+  sort       abac        aabc
+  addition   321+654     9750       123 + 456 = 0579, last digits first
+  recall     a3g7c1|ga   73         the digits that stood behind g and a
+  induction  kqwdz|q     wdz        what stood behind the q
+)";
+
+/// Reads the command line. Twice: --task and --config decide which flags there are, and their defaults.
+int read_and_run(int argc, char** argv) {
+  std::string task_name, config_path, out;
+  const auto add_choice = [&](CLI::App& app) {
+    app.add_option("--task", task_name, fmt::format("{}", fmt::join(task_names, ", ")))->capture_default_str();
+    app.add_option("--config", config_path, "config.json of an earlier run: what it says becomes the default");
+  };
+  CLI::App choice;
+  add_choice(choice);
+  choice.set_help_flag();
+  choice.allow_extras();
+  choice.parse(argc, argv);
+  const auto config = config_path.empty() ? nlohmann::json::object() : read_config(config_path);
+  if (task_name.empty()) task_name = config.value("task", "copy");
+
+  Settings settings = default_settings(task_name);
+  CLI::App app(description, "copy_task");
+  add_choice(app);
+  add_flags(app, settings);
+  app.add_option("--out", out, "folder for config.json, metrics.jsonl and model.safetensors");
+  apply_config(app, settings, config, config_path);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
   }
-};
+  return run(settings, out);
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    Choice choice;
-    CLI::App first;
-    first.set_help_flag();
-    first.allow_extras();
-    choice.add_flags(first);
-    first.parse(argc, argv);
-    nlohmann::json config;
-    if (!choice.config.empty()) config = read_config(choice.config);
-    if (choice.task.empty()) choice.task = "copy";
-
-    Settings settings = default_settings(choice.task);
-    std::string out;
-    CLI::App app(
-        "Trains a small transformer, then judges it on examples that it has never met.",
-        "copy_task");
-    choice.add_flags(app);
-    add_flags(app, settings);
-    app.add_option("--out", out, "folder for config.json, metrics.jsonl and model.safetensors");
-    if (!choice.config.empty()) apply_config(app, settings, config, choice.config);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : 1;
-    }
-    return run(settings, out);
+    return read_and_run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "copy_task: {}\n", error.what());
     return 1;

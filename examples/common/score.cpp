@@ -76,8 +76,10 @@ Score judge(const xtape::TransformerLm<float>& model, xtape::Tape<float>& tape, 
       }
       const bool right = samples[i].right();
       score.right += right;
-      if (!right) wrong.push_back(std::move(samples[i]));
-      else if (i == 0) score.samples.push_back(std::move(samples[i]));
+      if (!right)
+        wrong.push_back(std::move(samples[i]));
+      else if (i == 0)
+        score.samples.push_back(std::move(samples[i]));
     }
   }
   tape.set_training(true);

@@ -8,8 +8,8 @@ Task::Task(std::string name, std::string characters, std::size_t longest, double
     : name_(std::move(name)), characters_(std::move(characters)), longest_(longest), wording_(std::move(wording)) {
   constexpr double fewest = 20'000;
   xtape::require(prompts >= fewest,
-                 "[{}] these settings make only {} different {}; at least {} are needed to hold some out, so take more "
-                 "of them or longer ones",
+                 "[{}] these settings make only {} different {}; at least {} are needed to hold some out, so make them "
+                 "longer",
                  name_, prompts, wording_.examples, fewest);
 }
 
@@ -49,8 +49,7 @@ Batch Task::batch_of(const std::vector<Example>& examples) const {
   for (const Example& example : examples) longest = std::max(longest, example.tokens.size());
   const std::size_t rows = examples.size(), time = longest - 1;
   Batch batch{xt::xtensor<std::int64_t, 2>::from_shape({rows, time}),
-              xt::xtensor<std::int64_t, 2>::from_shape({rows, time}),
-              xt::xtensor<std::int64_t, 1>::from_shape({rows})};
+              xt::xtensor<std::int64_t, 2>::from_shape({rows, time}), xt::xtensor<std::int64_t, 1>::from_shape({rows})};
   batch.tokens.fill(padding());
   batch.targets.fill(ignored);
   for (std::size_t row = 0; row < rows; ++row) {

@@ -9,6 +9,10 @@ namespace examples {
 
 using namespace xtape;
 
+namespace {
+constexpr std::uint64_t warmup = 100, evaluate_every = 100;
+}
+
 TransformerLm<float> make_model(const Settings& s, const Task& task) {
   Rng rng(s.seed);
   return TransformerLm<float>({.vocabulary = task.vocabulary(),
@@ -23,8 +27,8 @@ TransformerLm<float> make_model(const Settings& s, const Task& task) {
 TrainingResult train(TransformerLm<float>& model, const Task& task, const Settings& s, const std::string& title,
                      const std::function<void(const nlohmann::ordered_json&)>& on_evaluation) {
   set_threads(s.threads);
-  AdamW<float> optimizer(parameters<float>(model), {.betas = {0.9, 0.98}, .weight_decay = s.weight_decay});
-  const WarmupCosineSchedule rate{s.learning_rate, std::min(s.warmup, s.steps), s.steps, s.learning_rate / 10};
+  AdamW<float> optimizer(parameters<float>(model), {.betas = {0.9, 0.98}, .weight_decay = 0.01});
+  const WarmupCosineSchedule rate{s.learning_rate, std::min(warmup, s.steps), s.steps, s.learning_rate / 10};
   Tape<float> tape(s.seed);
   Progress progress;
   const Stopwatch clock;
@@ -48,7 +52,7 @@ TrainingResult train(TransformerLm<float>& model, const Task& task, const Settin
     training_seconds += step_clock.seconds();
     tokens += xt::sum(batch.lengths)();
     const std::uint64_t done = step + 1;
-    const bool evaluate = done % s.evaluate_every == 0 || done == s.steps;
+    const bool evaluate = done % evaluate_every == 0 || done == s.steps;
     if (evaluate) {
       score = judge(model, tape, task, Part::evaluation, evaluated, s.seed);
       reached = score.exact_match >= s.target ? reached + 1 : 0;
