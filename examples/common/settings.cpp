@@ -78,7 +78,7 @@ Settings default_settings(const std::string& task) {
   Settings s;
   s.task.name = task;
   if (task == "sort") {
-    s.batch = 64, s.heads = 8;
+    s.task.length = {4, 10}, s.batch = 64, s.heads = 8;
   } else if (task == "addition") {
     s.batch = 128, s.target = 0.998;
   } else if (task == "recall") {
