@@ -29,16 +29,17 @@ Row train_and_judge(Settings settings, std::size_t layers) {
 }
 
 int run(const Settings& settings) {
+  fmt::print("Random letters, then the same again from a random place: after kqwdz|q a model must say wdz.\n\n");
   const Row one = train_and_judge(settings, 1), two = train_and_judge(settings, 2);
   fmt::print("\nlayers  parameters  steps  letters right  repetitions right\n");
   for (const auto& [layers, parameters, steps, score] : {one, two})
     fmt::print("{:6}  {:10}  {:5}  {:12.1f}%  {:16.1f}%\n", layers, parameters, steps, 100 * score.token_accuracy,
                100 * score.exact_match);
   fmt::print(R"(
-To continue, a model must find where its last letter stood before, and say what stood after it. What a layer looks for
-it finds by what each place holds: with one layer that is the letter of the place itself, never the one before it.
-With two, the first layer lets every place carry the letter before it, and the second looks for the place that carries
-the last letter: an induction head.
+A model must say what stood behind its last letter before. One layer can look for that letter, but what it finds there
+is the letter itself: which one came next is not written there. With two, the first layer writes into every place the
+letter before it, and the second looks for the place where the last letter is written: an induction head (Olsson et al.
+2022, "In-context learning and induction heads").
 )");
   const bool two_can = two.score.exact_match >= 0.99 && two.score.token_accuracy >= 0.99;
   const bool one_can = one.score.token_accuracy >= 0.5;
