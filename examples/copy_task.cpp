@@ -1,4 +1,4 @@
-// Trains a small transformer to copy, or to reverse, sort, add or recall, and judges it on what it has never met.
+// Trains a small transformer to copy, reverse, sort, add or recall, and judges it on what it has never met.
 //
 // Decoder-only: after "x1 ... xn SEP" it must say x1 ... xn, or whatever the task makes of it. The loss counts the
 // answer alone.
