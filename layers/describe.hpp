@@ -18,10 +18,11 @@ std::string describe(Module& module) {
     const void* data;
   };
   std::vector<Line> lines;
-  const auto found = [&]<class T>(const std::string& name, Parameter<T>& p) {
-    if (std::none_of(lines.begin(), lines.end(), [&](const Line& line) { return line.data == p.data(); }))
-      lines.push_back({name, to_string(p.shape()), std::string(to_string(p.role())) + (p.frozen() ? ", frozen" : ""),
-                       p.size(), p.data()});
+  const auto found = [&]<class Member>(const std::string& name, Member& p) {
+    if constexpr (detail::is_parameter<Member>)
+      if (std::none_of(lines.begin(), lines.end(), [&](const Line& line) { return line.data == p.data(); }))
+        lines.push_back({name, to_string(p.shape()), std::string(to_string(p.role())) + (p.frozen() ? ", frozen" : ""),
+                         p.size(), p.data()});
   };
   detail::walk("", module, found);
 

@@ -11,6 +11,7 @@ namespace xtape {
 /// width). Rows start normal with standard deviation 1 / sqrt(width).
 template <class T>
 struct Embedding {
+  LayerName name;
   Parameter<T> weight;
   EmbeddingOptions options;
 
@@ -23,6 +24,7 @@ struct Embedding {
 
   template <class Tokens>
   Var<T> operator()(Tape<T>& tape, const Tokens& tokens) const {
+    const auto here = name.enter();
     return embedding(tape.var(weight), tokens, options);
   }
   void visit(auto&& f) { f("weight", weight); }

@@ -9,6 +9,7 @@ namespace xtape {
 /// (width,), as PyTorch's nn.LayerNorm (Ba, Kiros, Hinton 2016).
 template <class T>
 struct LayerNorm {
+  LayerName name;
   Parameter<T> weight, bias;
   double eps;
 
@@ -18,7 +19,10 @@ struct LayerNorm {
     fill(weight, T(1));
   }
 
-  Var<T> operator()(Var<T> x) const { return layer_norm(x, weight, bias, eps); }
+  Var<T> operator()(Var<T> x) const {
+    const auto here = name.enter();
+    return layer_norm(x, weight, bias, eps);
+  }
   void visit(auto&& f) {
     f("weight", weight);
     f("bias", bias);

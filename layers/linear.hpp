@@ -15,6 +15,7 @@ struct LinearOptions {
 /// starts normal with standard deviation 1 / sqrt(in), the bias at 0.
 template <class T>
 struct Linear {
+  LayerName name;
   Parameter<T> weight;
   std::optional<Parameter<T>> bias;
 
@@ -24,7 +25,10 @@ struct Linear {
     if (options.bias) bias.emplace(Shape{out}, Role::bias);
   }
 
-  Var<T> operator()(Var<T> x) const { return bias ? linear(x, weight, *bias) : linear(x, weight); }
+  Var<T> operator()(Var<T> x) const {
+    const auto here = name.enter();
+    return bias ? linear(x, weight, *bias) : linear(x, weight);
+  }
   void visit(auto&& f) {
     f("weight", weight);
     f("bias", bias);

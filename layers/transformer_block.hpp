@@ -17,7 +17,9 @@ struct TransformerBlockOptions {
   Activation activation = Activation::gelu;
   double dropout = 0;  // after each sublayer and inside the feed-forward layer
   bool bias = true;
-  bool attention_only = false;  // no feed-forward sublayer (Elhage et al. 2021)
+  std::size_t kv_heads = 0;              // of the self-attention, see MultiHeadAttentionOptions
+  std::optional<RopeOptions> rope = {};  // of the self-attention
+  bool attention_only = false;           // TransformerBlock has no feed-forward (Elhage et al. 2021)
 };
 
 /// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same
@@ -27,6 +29,7 @@ struct TransformerBlockOptions {
 /// With attention_only the second half, its parameters and norm2 are absent.
 template <class T>
 struct TransformerBlock {
+  LayerName name;
   MultiHeadAttention<T> self_attn;
   std::optional<FeedForward<T>> feed_forward;
   LayerNorm<T> norm1;
@@ -35,7 +38,7 @@ struct TransformerBlock {
   Norm norm;
 
   TransformerBlock(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
-      : self_attn(width, heads, rng, {.bias = options.bias}),
+      : self_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads, .rope = options.rope}),
         norm1(width),
         dropout(options.dropout),
         norm(options.norm) {
@@ -46,12 +49,14 @@ struct TransformerBlock {
     norm2.emplace(width);
   }
 
-  Var<T> operator()(Var<T> x, const Attend<T>& attend = {}) const {
+  /// `positions` (batch, time) are for rotary positions of rows that are padded on the left.
+  Var<T> operator()(Var<T> x, const Attend<T>& attend = {}, const Integers& positions = {}) const {
+    const auto here = name.enter();
     if (norm == Norm::pre) {
-      x = x + dropout(self_attn(norm1(x), attend));
+      x = x + dropout(self_attn(norm1(x), attend, positions));
       return feed_forward ? x + dropout((*feed_forward)((*norm2)(x))) : x;
     }
-    x = norm1(x + dropout(self_attn(x, attend)));
+    x = norm1(x + dropout(self_attn(x, attend, positions)));
     return feed_forward ? (*norm2)(x + dropout((*feed_forward)(x))) : x;
   }
   void visit(auto&& f) {

@@ -10,15 +10,16 @@ struct TransformerLmOptions {
   std::size_t vocabulary = 0, length = 0;  // tokens that exist; longest sequence
   std::size_t width = 64, heads = 4, layers = 2;
   TransformerBlockOptions block = {};
+  bool tie_embeddings = false;  // one table for tokens and output projection (Press and Wolf 2017)
 };
 
 /// A decoder-only language model: tokens (batch, time) -> logits (batch, time, vocabulary), where logits[t] depends on
-/// tokens 0 to t alone. Token and position embeddings, causal blocks, a last LayerNorm (in the pre-norm form) and an
-/// output projection without bias.
+/// tokens 0 to t alone. Token and position embeddings (the latter unless the blocks have rotary positions), causal
+/// blocks, a last LayerNorm (in the pre-norm form) and an output projection without bias.
 template <class T>
 struct TransformerLm {
   Embedding<T> token_embedding;
-  LearnedPositions<T> position_embedding;
+  std::optional<LearnedPositions<T>> position_embedding;
   Dropout dropout;
   std::vector<TransformerBlock<T>> blocks;
   std::optional<LayerNorm<T>> norm;
@@ -26,24 +27,29 @@ struct TransformerLm {
 
   TransformerLm(const TransformerLmOptions& o, Rng& rng)
       : token_embedding(o.vocabulary, o.width, rng),
-        position_embedding(o.length, o.width, rng),
+        position_embedding(make_positions(o, rng)),
         dropout(o.block.dropout),
         head(o.width, o.vocabulary, rng, {.bias = false}) {
     require<ShapeError>(o.layers > 0, "[TransformerLm] expected at least one layer, got 0");
+    if (o.tie_embeddings) head.weight = token_embedding.weight.share();
     blocks.reserve(o.layers);
     for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(o.width, o.heads, rng, o.block);
     if (o.block.norm == Norm::pre) norm.emplace(o.width);
+    name_layers(*this);
   }
 
   /// `attend` adds to the causal mask, for instance {.allow_keys = tape.lengths(lengths, time)} for padded batches.
+  /// Rows that are padded on the left need their `positions` as well: positions_without_padding(tape, allow_keys).
   template <class Tokens>
-  Var<T> operator()(Tape<T>& tape, const Tokens& tokens, Attend<T> attend = {}) const {
+  Var<T> operator()(Tape<T>& tape, const Tokens& tokens, Attend<T> attend = {}, const Integers& positions = {}) const {
     attend.causal = true;
     const Integers checked = tape.integers(tokens);
     require<ShapeError>(checked.shape.rank() == 2, "[TransformerLm] tokens must be (batch, time), got {}",
                         checked.shape);
-    Var<T> x = dropout(position_embedding(token_embedding(tape, checked)));
-    for (const auto& block : blocks) x = block(x, attend);
+    Var<T> x = token_embedding(tape, checked);
+    if (position_embedding) x = (*position_embedding)(x, positions);
+    x = dropout(x);
+    for (const auto& block : blocks) x = block(x, attend, positions);
     return head(norm ? (*norm)(x) : x);
   }
   void visit(auto&& f) {
@@ -52,6 +58,12 @@ struct TransformerLm {
     f("blocks", blocks);
     f("norm", norm);
     f("head", head);
+  }
+
+ private:
+  static std::optional<LearnedPositions<T>> make_positions(const TransformerLmOptions& o, Rng& rng) {
+    if (o.block.rope) return std::nullopt;
+    return LearnedPositions<T>(o.length, o.width, rng);
   }
 };
 

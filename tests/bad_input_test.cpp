@@ -153,7 +153,7 @@ TEST_F(BadInput, PackedAttentionOfAWidthThatDoesNotDivide) {
   for (const auto& [shape, heads] :
        {std::pair(Shape{2, 5, 12}, 0), {Shape{2, 5, 12}, 3}, {Shape{2, 5, 0}, 1}, {Shape{5, 12}, 2}})
     expect_shape_error([&, s = shape, h = static_cast<std::size_t>(heads)] { attention_packed(of(s), h); },
-                       {"[attention_packed]", "3 * heads * head width", to_string(shape).c_str()});
+                       {"[attention_packed]", "(heads + 2 * kv_heads) * head width", to_string(shape).c_str()});
   EXPECT_NO_THROW(attention_packed(of({2, 5, 12}), 2));
 }
 
@@ -208,12 +208,22 @@ TEST_F(BadInput, LayersOfImpossibleSizes) {
       {"[Linear]", [&] { Linear<double>(0, 3, rng); }},
       {"[Linear]", [&] { Linear<double>(3, 0, rng); }},
       {"[LayerNorm]", [&] { LayerNorm<double>(0); }},
+      {"[RmsNorm]", [&] { RmsNorm<double>(0); }},
+      {"[Linear]", [&] { GatedFeedForward<double>(3, 0, rng); }},
       {"[Embedding]", [&] { Embedding<double>(0, 3, rng); }},
       {"[Embedding]", [&] { Embedding<double>(3, 0, rng); }},
       {"[LearnedPositions]", [&] { LearnedPositions<double>(0, 3, rng); }},
       {"[MultiHeadAttention]", [&] { MultiHeadAttention<double>(6, 0, rng); }},
       {"[MultiHeadAttention]", [&] { MultiHeadAttention<double>(6, 4, rng); }},
       {"[Linear]", [&] { MultiHeadAttention<double>(0, 1, rng); }},
+      {"[MultiHeadAttention]", [&] { MultiHeadAttention<double>(6, 3, rng, {.kv_heads = 2}); }},
+      {"[MultiHeadAttention]", [&] { MultiHeadAttention<double>(6, 2, rng, {.rope = RopeOptions{}}); }},
+      {"[SinusoidalPositions]", [&] { SinusoidalPositions<double>(0, 3); }},
+      {"[SinusoidalPositions]", [&] { SinusoidalPositions<double>(3, 0); }},
+      {"[TransformerEncoder]", [&] { TransformerEncoder<double>(6, 2, rng, {.layers = 0}); }},
+      {"[TransformerDecoder]", [&] { TransformerDecoder<double>(6, 2, rng, {.layers = 0}); }},
+      {"[MultiHeadAttention]", [&] { TransformerDecoderLayer<double>(6, 4, rng); }},
+      {"[SinusoidalPositions]", [&] { EncoderDecoder<double>({.source_vocabulary = 3, .target_vocabulary = 3}, rng); }},
       {"[MultiHeadAttention]", [&] { TransformerBlock<double>(6, 4, rng); }},
       {"[TransformerLm]",
        [&] { TransformerLm<double>({.vocabulary = 3, .length = 3, .width = 6, .heads = 2, .layers = 0}, rng); }},
@@ -231,6 +241,8 @@ TEST_F(BadInput, LayersCalledWithAnotherWidth) {
   expect_shape_error([&] { Linear<double>(6, 3, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
   expect_shape_error([&] { LayerNorm<double>(6)(wide); }, {"[layer_norm]", "(8,)", "(6,)"});
   expect_shape_error([&] { FeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
+  expect_shape_error([&] { GatedFeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
+  expect_shape_error([&] { RmsNorm<double>(6)(wide); }, {"[rms_norm]", "(8,)", "(6,)"});
   expect_shape_error([&] { TransformerBlock<double>(6, 2, rng)(wide); }, {"(2, 4, 8)"});
   expect_shape_error([&] { attend(wide); }, {"[MultiHeadAttention]", "x must be (batch, time, 6)", "got (2, 4, 8)"});
   expect_shape_error([&] { attend(flat); }, {"[MultiHeadAttention]", "x must be (batch, time, 6)", "got (4, 6)"});
@@ -241,6 +253,45 @@ TEST_F(BadInput, LayersCalledWithAnotherWidth) {
   expect_shape_error([&] { attend(fits, of({2, 3, 6}), fits); }, {"[attention]", "v must be"});
   expect_shape_error([&] { LearnedPositions<double>(3, 6, rng)(fits); },
                      {"[LearnedPositions]", "time up to 3", "got (2, 4, 6)"});
+}
+
+TEST_F(BadInput, LayersWithSeveralWidthsNameTheOneThatDoesNotFit) {
+  const MultiHeadAttention<double> attend(6, 2, rng, {.key_width = 5, .value_width = 4});
+  const V x = of({2, 4, 6}), key = of({2, 3, 5}), value = of({2, 3, 4});
+  EXPECT_NO_THROW(attend(x, key, value));
+  expect_shape_error([&] { attend(x); }, {"[MultiHeadAttention]", "key must be (batch, time, 5)", "got (2, 4, 6)"});
+  expect_shape_error([&] { attend(x, key, key); }, {"[MultiHeadAttention]", "value must be (batch, time, 4)"});
+  const MultiHeadAttention<double> rotary(8, 2, rng, {.rope = RopeOptions{}});
+  expect_shape_error(
+      [&] {
+        rotary(of({2, 4, 8}), {}, tape.integers(xt::xarray<int>{{1, 2}}));
+      },
+      {"[rope]", "positions must be (batch 2, time 4)", "got (1, 2)"});
+  expect_shape_error([&] { SinusoidalPositions<double>(3, 6)(x); },
+                     {"[SinusoidalPositions]", "time up to 3", "got (2, 4, 6)"});
+  expect_shape_error(
+      [&] {
+        LearnedPositions<double>(4, 6, rng)(x, tape.integers(xt::xarray<int>{{1, 2}}));
+      },
+      {"[LearnedPositions]", "positions must be (batch 2, time 4)", "got (1, 2)"});
+}
+
+TEST_F(BadInput, AnEncoderDecoderNamesWhatIsWrongWithItsTokens) {
+  EncoderDecoder<double> model({.source_vocabulary = 5, .target_vocabulary = 3, .length = 4, .width = 6, .heads = 2},
+                               rng);
+  const xt::xarray<int> source = {{0, 4}}, target = {{0, 2, 1}}, row = {0, 1}, long_row = {{0, 1, 2, 0, 1}};
+  EXPECT_NO_THROW(model(tape, source, target));
+  expect_shape_error([&] { model(tape, row, target); }, {"[EncoderDecoder]", "source must be (batch, time)", "(2,)"});
+  expect_shape_error([&] { model(tape, source, row); }, {"[EncoderDecoder]", "target must be (batch, time)", "(2,)"});
+  expect_shape_error([&] { model(tape, source, source); }, {"target_embedding", "[embedding]", "[0, 3)", "got 4"});
+  expect_shape_error([&] { model(tape, long_row, target); }, {"[SinusoidalPositions]", "time up to 4", "(1, 5, 6)"});
+  const xt::xarray<int> two = {{0, 1}, {0, 1}};
+  expect_shape_error([&] { model(tape, two, target); }, {"multihead_attn", "[attention]", "k must be"});
+  expect_shape_error(
+      [&] {
+        model(tape, source, target, tape.mask(xt::ones<bool>({1, 3})));
+      },
+      {"encoder.layers.0.self_attn", "allow_keys", "got (1, 3)"});
 }
 
 TEST_F(BadInput, ALanguageModelNamesWhatIsWrongWithItsTokens) {

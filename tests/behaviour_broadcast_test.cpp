@@ -78,7 +78,26 @@ TEST(Behaviour, O22_EveryOperatorInBothOrders) {
         check_broadcast<T>([](Var<T> x, Var<T> y) { return x - y; }, first, second);
         check_broadcast<T>([](Var<T> x, Var<T> y) { return x * y; }, first, second);
         check_broadcast<T>([](Var<T> x, Var<T> y) { return x / y; }, first, second);
+        check_broadcast<T>([](Var<T> x, Var<T> y) { return maximum(x, y); }, first, second);
+        check_broadcast<T>([](Var<T> x, Var<T> y) { return pow(x, y); }, first, second);
+        const Shape full = broadcast("test", first, second);
+        xt::xarray<bool> chosen = xt::zeros<bool>(std::vector<std::size_t>(full.begin(), full.end()));
+        for (std::size_t i = 0; i < chosen.size(); ++i) chosen.flat(i) = i % 3 == 0;
+        check_broadcast<T>([&](Var<T> x, Var<T> y) { return where(chosen, x, y); }, first, second);
       }
+  });
+}
+
+TEST(Behaviour, O22_WhereOfBroadcastOperands) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    const xt::xarray<T> upstream = {{1, 2, 3}, {4, 5, 6}};
+    const xt::xarray<bool> chosen = {{true, false, true}, {false, false, true}};
+    Tape<T> tape;
+    const Var<T> x = tape.input(column<T>({1, 2}), true), b = tape.input(xt::xarray<T>{7, 8, 9}, true);
+    tape.backward(where(chosen, x, b), upstream);
+    EXPECT_EQ(gradient(x), column<T>({4, 6}));
+    EXPECT_EQ(gradient(b), (xt::xarray<T>{4, 7, 0}));
   });
 }
 

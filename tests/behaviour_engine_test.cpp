@@ -125,7 +125,7 @@ TEST(Behaviour, O20_TiedParametersAreOneForListsOptimizersAndFiles) {
     EXPECT_EQ(describe(model).find("head"), std::string::npos);
 
     AdamW<T> optimizer(list, {.learning_rate = 0.1, .weight_decay = 0});
-    EXPECT_EQ(optimizer.state().size(), 2U);  // one pair of moments
+    EXPECT_EQ(optimizer.state().size(), 3U);  // one pair of moments and one count
     Tape<T> tape;
     tape.backward(model(tape));
     optimizer.step();  // the first step of AdamW moves by the learning rate: twice as far would be two updates
@@ -151,6 +151,11 @@ TEST(Behaviour, O21_RepeatedIndicesAddUp) {
     EXPECT_TRUE(near(gradient(x), column<T>({T(.5), 0, 0}), tolerance::behaviour<T>));
     EXPECT_EQ(x.grad()(1, 0), T(0));
     EXPECT_EQ(x.grad()(2, 0), T(0));
+    const Var<T> flat = tape.input(xt::xarray<T>{T(.1), 5}, true), picked = tape.input(xt::xarray<T>{T(.1), 5}, true);
+    tape.backward(index_select(flat, 0, xt::xarray<int>{0, 0}), xt::xarray<T>{T(.2), T(.3)});
+    EXPECT_TRUE(near(gradient(flat), xt::xarray<T>{T(.5), 0}, tolerance::behaviour<T>));
+    tape.backward(gather(picked, 0, xt::xarray<int>{0, 0}), xt::xarray<T>{T(.2), T(.3)});
+    EXPECT_TRUE(near(gradient(picked), xt::xarray<T>{T(.5), 0}, tolerance::behaviour<T>));
   });
 }
 
@@ -171,6 +176,13 @@ TEST(Behaviour, O21_ManyRepeatedIndicesInEveryOrder) {
     tape.backward(embedding(table, indices), dy);
     EXPECT_TRUE(near(gradient(table), expected, tolerance::behaviour<T>));
     for (std::size_t j = 0; j < width; ++j) EXPECT_EQ(table.grad()(rows - 1, j), T(0));
+    const Var<T> selected = tape.input(array(table), true);
+    xt::xarray<std::int64_t> in_line = indices;
+    in_line.reshape({tokens});
+    xt::xarray<T> dy_in_line = dy;
+    dy_in_line.reshape({tokens, width});
+    tape.backward(index_select(selected, 0, in_line), dy_in_line);
+    EXPECT_TRUE(near(gradient(selected), expected, tolerance::behaviour<T>));
   });
 }
 

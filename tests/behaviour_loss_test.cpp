@@ -3,6 +3,8 @@
 #include <limits>
 #include <numbers>
 
+#include <xtensor/xview.hpp>
+
 #include "behaviour.hpp"
 
 namespace xtape {
@@ -165,41 +167,126 @@ TEST(Behaviour, O18_MicroBatchesOfUnequalCounts) {
   });
 }
 
-/// Rows begin to end of the logits of a small model, as a loss summed over the targets that count.
+/// A language model with dropout, and 7 sequences for it whose targets count in some places only.
 template <class T>
-Var<T> summed_loss(Tape<T>& tape, const Linear<T>& model, const xt::xarray<T>& x, const std::vector<int>& targets,
-                   std::size_t begin, std::size_t end) {
-  const Var<T> rows = slice(tape.input(x), 0, begin, end);
-  xt::xarray<int> labels = xt::zeros<int>({end - begin});
-  std::copy(targets.begin() + static_cast<std::ptrdiff_t>(begin), targets.begin() + static_cast<std::ptrdiff_t>(end),
-            labels.begin());
-  return cross_entropy(model(rows), labels, {.reduction = Reduction::sum});
+struct Accumulation {
+  static constexpr std::size_t rows = 7, time = 4;
+  Rng rng{2};
+  TransformerLm<T> model{
+      {.vocabulary = 5, .length = time, .width = 8, .heads = 2, .layers = 1, .block = {.dropout = 0.25}}, rng};
+  ParameterList<T> list = parameters<T>(model);
+  xt::xarray<int> tokens = xt::zeros<int>({rows, time}), targets = tokens;
+
+  Accumulation() {
+    for (auto& token : tokens) token = static_cast<int>(rng.below(5));
+    const std::size_t counted[rows] = {1, 4, 0, 0, 3, 2, 4};  // in each row, from its end
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t t = 0; t < time; ++t)
+        targets(r, t) = t + counted[r] >= time ? static_cast<int>(rng.below(5)) : -100;
+  }
+
+  /// Steps of k micro-batches each, which lie between the cuts; returns the gradients of each step.
+  std::vector<std::vector<xt::xarray<T>>> steps(const std::vector<std::size_t>& cuts, std::size_t k) {
+    std::vector<std::vector<xt::xarray<T>>> gradients;
+    Tape<T> tape(3);
+    zero_grad(list);
+    std::size_t counted = 0, row = 0;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const xt::xarray<int> x = xt::view(tokens, xt::range(cuts[i], cuts[i + 1])),
+                            y = xt::view(targets, xt::range(cuts[i], cuts[i + 1]));
+      tape.clear();
+      tape.set_step(gradients.size(), row);
+      tape.backward(cross_entropy(model(tape, x), y, {.reduction = Reduction::sum}));
+      counted += count_targets(y);
+      row += x.shape(0);
+      if ((i + 1) % k != 0 && i + 2 != cuts.size()) continue;
+      divide_grad(list, counted);
+      auto& step = gradients.emplace_back();
+      for (auto& entry : list) step.emplace_back(entry.parameter.grad());
+      zero_grad(list);
+      counted = row = 0;
+    }
+    return gradients;
+  }
+  /// The gradients of one batch of all rows, by cross_entropy's own mean.
+  std::vector<xt::xarray<T>> one_batch() {
+    Tape<T> tape(3);
+    zero_grad(list);
+    tape.backward(cross_entropy(model(tape, tokens), targets));
+    std::vector<xt::xarray<T>> gradients;
+    for (auto& entry : list) gradients.emplace_back(entry.parameter.grad());
+    return gradients;
+  }
+};
+
+/// The largest difference between two lists of gradients, relative to the largest gradient.
+template <class T>
+double relative_difference(const std::vector<xt::xarray<T>>& x, const std::vector<xt::xarray<T>>& y) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    difference = std::max(difference, static_cast<double>(xt::amax(xt::abs(x[i] - y[i]))()));
+    largest = std::max(largest, static_cast<double>(xt::amax(xt::abs(y[i]))()));
+  }
+  return difference / largest;
 }
 
 TEST(Behaviour, O18_AccumulationEqualsTheBigBatch) {
   in_both_types([](auto zero) {
     using T = decltype(zero);
-    const xt::xarray<T> x = random_array<T>({8, 5}, 1);
-    const std::vector<int> targets = {2, -100, 0, 3, -100, -100, 1, 1};
-    Rng rng(2);
-    Linear<T> model(5, 4, rng);
-    auto list = parameters<T>(model);
-    Tape<T> tape;
-    tape.backward(summed_loss(tape, model, x, targets, 0, 8) / 5);  // 5 targets count
-    std::vector<xt::xarray<T>> big_batch;
-    for (auto& entry : list) big_batch.emplace_back(entry.parameter.grad());
-
-    // Unequal counts, one micro-batch whose targets are all ignored (rows 4 and 5), and one without rows.
-    for (const auto& cuts : {std::vector<std::size_t>{0, 1, 4, 6, 8}, std::vector<std::size_t>{0, 3, 3, 7, 8}}) {
-      zero_grad(list);
-      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-        tape.clear();
-        tape.backward(summed_loss(tape, model, x, targets, cuts[i], cuts[i + 1]) / 5);
-      }
-      for (std::size_t i = 0; i < list.size(); ++i)
-        EXPECT_TRUE(near(list[i].parameter.grad(), big_batch[i], tolerance::two_paths<T>)) << list[i].name;
+    Accumulation<T> run;
+    const auto right = run.one_batch();
+    // Unequal counts; a micro-batch whose targets are all ignored (rows 2 and 3); one without rows; all rows at once.
+    for (const auto& cuts : {std::vector<std::size_t>{0, 1, 2, 4, 7}, std::vector<std::size_t>{0, 3, 3, 5, 7},
+                             std::vector<std::size_t>{0, 7}}) {
+      const auto steps = run.steps(cuts, cuts.size() - 1);
+      ASSERT_EQ(steps.size(), 1U);
+      EXPECT_LT(relative_difference(steps[0], right), 1e-6) << cuts.size() - 1 << " micro-batches";
     }
   });
+}
+
+TEST(Behaviour, O18_TheRemainderIsAStepOfItsOwn) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    Accumulation<T> run;
+    const auto steps = run.steps({0, 1, 2, 5, 6, 7}, 2);  // 5 micro-batches
+    ASSERT_EQ(steps.size(), 3U);
+    const auto large = run.steps({0, 2, 6, 7}, 1);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(relative_difference(steps[i], large[i]), 1e-6) << i;
+  });
+}
+
+TEST(Behaviour, O18_AStepThatCountsNothingHasZeroGradients) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    Accumulation<T> run;
+    const auto steps = run.steps({2, 3, 4}, 2);
+    ASSERT_EQ(steps.size(), 1U);
+    for (const auto& gradient : steps[0]) EXPECT_TRUE(xt::all(xt::equal(gradient, T(0))));
+  });
+}
+
+TEST(Behaviour, O18_DividingTakesEachGradientOnce) {
+  Parameter<double> shared({2}), frozen({1}), untouched({1});
+  shared.grad()(0) = 6, shared.grad()(1) = -3;
+  frozen.grad()(0) = 6;
+  frozen.freeze();
+  const ParameterList<double> list{{"a", shared}, {"b", shared}, {"frozen", frozen}, {"untouched", untouched}};
+  divide_grad(list, 3);
+  EXPECT_EQ(xt::xarray<double>(shared.grad()), (xt::xarray<double>{2, -1}));
+  EXPECT_EQ(frozen.grad()(0), 6.0);
+  EXPECT_FALSE(untouched.has_grad());
+  divide_grad(list, 0);
+  EXPECT_EQ(shared.grad()(0), 2.0);
+}
+
+TEST(Behaviour, O18_CountsTheTargetsThatCrossEntropyCounts) {
+  const xt::xarray<int> targets = {{1, -100, 0}, {-100, 7, 7}};
+  EXPECT_EQ(count_targets(targets), 4U);
+  EXPECT_EQ(count_targets(targets, 7), 4U);
+  EXPECT_EQ(count_targets(targets, 1), 5U);
+  EXPECT_EQ(count_targets(xt::xarray<std::uint8_t>{3, 4}), 2U);
+  EXPECT_EQ(count_targets(xt::zeros<std::int64_t>({0, 4})), 0U);
 }
 
 }  // namespace

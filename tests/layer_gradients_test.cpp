@@ -65,6 +65,43 @@ TEST(LayerGradients, OfAttentionWeightsAndLogSumExp) {
   EXPECT_TRUE(gradcheck(all_outputs, {{2, 3, 6}, {2, 5, 6}, {2, 5, 6}}, {.parameters = parameters<double>(layer)}));
 }
 
+TEST(LayerGradients, OfAttentionWithWidthsOfItsOwn) {
+  for (const std::size_t kv_heads : {2, 1}) {
+    Rng rng(5);
+    const auto layer = [&] {
+      return shaken(MultiHeadAttention<double>(6, 2, rng, {.key_width = 5, .value_width = 4, .kv_heads = kv_heads}));
+    };
+    EXPECT_TRUE(gradcheck(layer(), {{2, 3, 6}, {2, 5, 5}, {2, 5, 4}}));
+  }
+}
+
+TEST(LayerGradients, OfAttentionWithSharedHeadsAndRotaryPositions) {
+  for (const RopePairing pairing : {RopePairing::halves, RopePairing::interleaved}) {
+    Rng rng(5);
+    auto layer = shaken(
+        MultiHeadAttention<double>(8, 4, rng, {.kv_heads = 2, .rope = RopeOptions{.base = 10, .pairing = pairing}}));
+    EXPECT_TRUE(gradcheck(layer, {{2, 4, 8}}));
+    const auto padded_on_the_left = [&](Tape64& tape, Var64 x) {
+      const Mask mask = tape.mask(xt::xarray<bool>{{false, false, true, true}, {true, true, true, true}});
+      return layer(x, {.causal = true, .allow_keys = mask}, positions_without_padding(tape, mask));
+    };
+    EXPECT_TRUE(gradcheck(padded_on_the_left, {{2, 4, 8}}, {.parameters = parameters<double>(layer)}));
+  }
+}
+
+TEST(LayerGradients, OfABiasUnderEveryMask) {
+  auto layer = attention_layer();
+  for (const Shape& shape : {Shape{4, 4}, Shape{2, 4, 4}, Shape{1, 2, 4, 4}, Shape{2, 2, 4, 4}, Shape{1, 2, 1, 4}}) {
+    const auto biased = [&](Tape64& tape, Var64 x, Var64 bias) {
+      const Mask pairs = tape.mask(random_array<double>({4, 4}, 3) < 0.7);
+      return layer(
+          x, {.causal = true, .allow_keys = lengths_of(tape, {4, 2}, 4), .allow = pairs, .bias = bias, .window = 3});
+    };
+    const GradcheckReport report = gradcheck(biased, {{2, 4, 6}, shape}, {.parameters = parameters<double>(layer)});
+    EXPECT_TRUE(report) << report;
+  }
+}
+
 // ---- blocks and a whole model
 
 TEST(LayerGradients, OfPreNormAndPostNormBlocks) {
@@ -95,6 +132,54 @@ TEST(LayerGradients, OfATwoLayerLanguageModel) {
     const auto loss = [&](Tape64& tape) { return cross_entropy(model(tape, tokens), targets); };
     EXPECT_TRUE(gradcheck(loss, {}, {.parameters = parameters<double>(model)}));
   }
+}
+
+TEST(LayerGradients, OfEncodersDecodersAndBoth) {
+  Rng rng(5);
+  for (const Norm norm : {Norm::pre, Norm::post}) {
+    const TransformerStackOptions options{.block = {.norm = norm, .hidden = 5}};
+    auto encoder = shaken(TransformerEncoder<double>(4, 2, rng, options));
+    EXPECT_TRUE(gradcheck(encoder, {{2, 3, 4}}));
+    auto decoder = shaken(TransformerDecoder<double>(4, 2, rng, options));
+    const auto causal = [&](Tape64& tape, Var64 x, Var64 memory) {
+      return decoder(x, memory, {.causal = true}, {.allow_keys = lengths_of(tape, {4, 2}, 4)});
+    };
+    EXPECT_TRUE(gradcheck(causal, {{2, 3, 4}, {2, 4, 4}}, {.parameters = parameters<double>(decoder)}));
+    for (const bool tied : {false, true}) {
+      auto model = shaken(EncoderDecoder<double>({.source_vocabulary = 5,
+                                                  .target_vocabulary = 5,
+                                                  .length = 4,
+                                                  .width = 4,
+                                                  .heads = 2,
+                                                  .layers = 1,
+                                                  .block = options.block,
+                                                  .tie_embeddings = tied},
+                                                 rng));
+      const auto loss = [&](Tape64& tape) {
+        const Mask mask = lengths_of(tape, {4, 2}, 4);
+        return cross_entropy(model(tape, tokens, tokens, mask, mask), targets);
+      };
+      EXPECT_TRUE(gradcheck(loss, {}, {.parameters = parameters<double>(model)}));
+    }
+  }
+}
+
+TEST(LayerGradients, OfRmsNormAndGatedFeedForward) {
+  Rng rng(5);
+  EXPECT_TRUE(gradcheck(shaken(RmsNorm<double>(6)), {{2, 3, 6}}));
+  for (const bool bias : {false, true})
+    EXPECT_TRUE(gradcheck(shaken(GatedFeedForward<double>(6, 4, rng, {.bias = bias})), {{2, 3, 6}}));
+}
+
+TEST(LayerGradients, OfAddedPositions) {
+  Rng rng(5);
+  EXPECT_TRUE(gradcheck(SinusoidalPositions<double>(5, 4), {{2, 3, 4}}));
+  EXPECT_TRUE(gradcheck(LearnedPositions<double>(5, 4, rng), {{2, 3, 4}}));
+  LearnedPositions<double> learned(5, 4, rng);
+  const auto placed = [&](Tape64& tape, Var64 x) {
+    return learned(x, tape.integers(xt::xarray<int>{{0, 0, 1}, {4, 2, 4}}));
+  };
+  EXPECT_TRUE(gradcheck(placed, {{2, 3, 4}}, {.parameters = parameters<double>(learned)}));
 }
 
 // ---- would the check see a fault?

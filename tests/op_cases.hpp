@@ -4,9 +4,11 @@
 
 #include "op_cases/attention.hpp"
 #include "op_cases/elementwise.hpp"
+#include "op_cases/losses.hpp"
 #include "op_cases/products.hpp"
 #include "op_cases/reductions.hpp"
 #include "op_cases/rows.hpp"
+#include "op_cases/selects.hpp"
 #include "op_cases/shapes.hpp"
 #include "op_cases/tokens.hpp"
 
@@ -20,7 +22,9 @@ inline const std::vector<OpCase>& table() {
     products(t);
     shapes(t);
     rows(t);
+    selects(t);
     tokens(t);
+    losses(t);
     attention(t);
     return t;
   }();

@@ -40,6 +40,28 @@ TEST(Optimizer, MomentumSumsUp) {
   });
 }
 
+TEST(Optimizer, NesterovLooksOneStepAhead) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    auto list = one_weight<T>(1, 1);
+    Sgd<T> sgd(list, {.learning_rate = .125, .momentum = .5, .nesterov = true});
+    sgd.step(), sgd.step();
+    EXPECT_EQ(list[0].parameter.value()(0), T(1 - .125 * ((1 + .5 * 1) + (1 + .5 * 1.5))));
+    EXPECT_EQ(sgd.state()[0].parameter.value()(0), T(1.5));
+  });
+}
+
+TEST(Optimizer, AdamAddsItsDecayToTheGradient) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    auto list = one_weight<T>(1, 0);
+    Adam<T> adam(list, {.learning_rate = .1, .weight_decay = .1});
+    adam.step();
+    EXPECT_NEAR(list[0].parameter.value()(0), .9, tolerance::behaviour<T>);  // .99 if decoupled
+    EXPECT_NEAR(adam.state()[0].parameter.value()(0), .01, tolerance::behaviour<T>);
+  });
+}
+
 TEST(Optimizer, SgdAddsItsDecayToTheGradientOfWeightsAlone) {
   in_both_types([](auto zero) {
     using T = decltype(zero);
@@ -60,8 +82,8 @@ TEST(Optimizer, TheStateIsNamedAfterTheParameters) {
   AdamW<float> adamw(parameters<float>(layer));
   std::vector<std::string> names;
   for (const auto& entry : adamw.state()) names.push_back(entry.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"exp_avg.weight", "exp_avg_sq.weight", "exp_avg.bias", "exp_avg_sq.bias"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"exp_avg.weight", "exp_avg_sq.weight", "step.weight", "exp_avg.bias",
+                                             "exp_avg_sq.bias", "step.bias"}));
   EXPECT_EQ(adamw.state()[0].parameter.shape(), (Shape{3, 2}));
 }
 
@@ -116,6 +138,7 @@ TEST(Optimizer, ParametersOfSizeZeroAreNoTrouble) {
 TEST(Optimizer, OutOfRangeOptionsAreRefused) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const auto adamw = [](AdamWOptions options) { return [options] { AdamW<float>({}, options); }; };
+  const auto adam = [](AdamOptions options) { return [options] { Adam<float>({}, options); }; };
   const auto sgd = [](SgdOptions options) { return [options] { Sgd<float>({}, options); }; };
   for (const double bad : {-1.0, nan, infinity}) {
     expect_message<Error>(adamw({.learning_rate = bad}), {"learning rate"});
@@ -131,7 +154,12 @@ TEST(Optimizer, OutOfRangeOptionsAreRefused) {
     expect_message<Error>(adamw({.betas = {.9, bad}}), {"[AdamW]", "betas", "[0, 1)"});
     expect_message<Error>(sgd({.momentum = bad}), {"[Sgd]", "momentum", "[0, 1)"});
   }
-  for (const double bad : {0.0, -1e-8, nan}) expect_message<Error>(adamw({.eps = bad}), {"[AdamW]", "eps", "positive"});
+  for (const double bad : {0.0, -1e-8, nan}) {
+    expect_message<Error>(adamw({.eps = bad}), {"[AdamW]", "eps", "positive"});
+    expect_message<Error>(adam({.eps = bad}), {"[Adam]", "eps", "positive"});
+  }
+  expect_message<Error>(adam({.betas = {1, .9}}), {"[Adam]", "betas"});
+  expect_message<Error>(sgd({.nesterov = true}), {"[Sgd]", "nesterov", "momentum"});
 }
 
 TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {

@@ -31,9 +31,14 @@ class ReferenceFile {
   xt::xarray<bool> allowed(const std::string& name) { return xt::equal(integers(name), 0); }
 
   bool contains(const std::string& name) const { return file_.contains(name); }
+  bool is_mask(const std::string& name) const { return file_.dtype(name) == "BOOL"; }
+  bool has_setting(const std::string& key) const { return file_.metadata().contains(key); }
   std::string setting(const std::string& key) const { return file_.metadata().at(key); }
   std::size_t number(const std::string& key) const { return std::stoul(setting(key)); }
   double real(const std::string& key) const { return std::stod(setting(key)); }
+  double real(const std::string& key, double otherwise) const {
+    return file_.metadata().contains(key) ? real(key) : otherwise;
+  }
   bool flag(const std::string& key) const { return setting(key) == "True"; }
 
   void expect_all_read() const {
@@ -71,10 +76,16 @@ class ReferenceCase {
     parameters_ = parameters<T>(module);
     for (auto& [name, parameter] : parameters_) xt::noalias(parameter.write()) = file.template array<T>(name);
   }
-  /// Causality as the file's settings say, and its padding mask, if it has one.
+  /// Causality as the file's settings say, its padding mask and its mask of pairs, if it has them.
   Attend<T> attend() {
     Attend<T> attend{.causal = file.flag("causal")};
     if (file.contains("key_padding_mask")) attend.allow_keys = tape.mask(file.allowed("key_padding_mask"));
+    if (file.contains("attn_mask")) {
+      if (file.is_mask("attn_mask"))
+        attend.allow = tape.mask(file.allowed("attn_mask"));
+      else
+        attend.bias = tape.input(file.template array<T>("attn_mask"));
+    }
     return attend;
   }
 

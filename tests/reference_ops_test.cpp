@@ -36,22 +36,6 @@ void expect_layer_norm(const char* name, double tolerance) {
   c.expect_output(layer_norm(x, gain, bias, c.file.real("eps")));
 }
 
-/// (batch, head, time, width) -> (batch, time, head * width)
-template <class T>
-Var<T> side_by_side(Var<T> heads) {
-  const Shape s = heads.shape();
-  return reshape(transpose(heads, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
-}
-
-template <class T>
-void expect_attention(const char* name) {
-  ReferenceCase<T> c(name);
-  const Var<T> q = c.leaf("query"), k = c.leaf("key"), v = c.leaf("value");
-  const Shape s = q.shape();
-  const Var<T> y = attention(side_by_side(q), side_by_side(k), side_by_side(v), s[1], c.attend());
-  c.expect_output(transpose(reshape(y, {s[0], s[2], s[1], v.shape()[3]}), {0, 2, 1, 3}));
-}
-
 TYPED_TEST(OpReference, BatchedMatmul) {
   expect_binary<TypeParam>("matmul_batched", [](auto a, auto b) { return matmul(a, b); });
 }
@@ -78,6 +62,22 @@ TYPED_TEST(OpReference, Gelu) {
 }
 TYPED_TEST(OpReference, Relu) {
   expect_unary<TypeParam>("relu", [](auto x) { return relu(x); });
+}
+TYPED_TEST(OpReference, GeluByTanh) {
+  expect_unary<TypeParam>("gelu_tanh", [](auto x) { return gelu_tanh(x); });
+}
+TYPED_TEST(OpReference, Silu) {
+  expect_unary<TypeParam>("silu", [](auto x) { return silu(x); });
+}
+TYPED_TEST(OpReference, Swiglu) {
+  ReferenceCase<TypeParam> c("swiglu");
+  const auto gate = c.leaf("gate"), up = c.leaf("up");
+  c.expect_output(swiglu(gate, up));
+}
+TYPED_TEST(OpReference, RmsNorm) {
+  ReferenceCase<TypeParam> c("rms_norm");
+  const auto x = c.leaf("input"), gain = c.leaf("weight");
+  c.expect_output(rms_norm(x, gain, c.file.real("eps")));
 }
 TYPED_TEST(OpReference, Softmax) {
   expect_unary<TypeParam>("softmax", [](auto x) { return softmax(x); });
@@ -107,9 +107,6 @@ TYPED_TEST(OpReference, EmbeddingWithPaddingIndex) {
   ReferenceCase<TypeParam> c("embedding");
   c.expect_output(embedding(c.leaf("weight"), c.file.integers("indices"), {.padding_index = 0}));
 }
-
-TYPED_TEST(OpReference, AttentionOfSharpScores) { expect_attention<TypeParam>("sdpa_sharp"); }
-TYPED_TEST(OpReference, AttentionOfLargeLogits) { expect_attention<TypeParam>("sdpa_large_logits"); }
 
 }  // namespace
 }  // namespace xtape

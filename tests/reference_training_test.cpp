@@ -1,5 +1,7 @@
 // Optimizers, clipping and schedules against PyTorch's, step by step, and a whole training run.
 
+#include <functional>
+
 #include "reference_case.hpp"
 
 namespace xtape {
@@ -20,37 +22,105 @@ List initial_parameters(ReferenceFile& file) {
 
 /// Gives the file's gradients to the optimizer and compares the parameters after each step. `before_step(s)` may clip
 /// the gradients and set the rate.
-template <class Optimizer, class BeforeStep>
-void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step) {
+template <class Optimizer, class BeforeStep, class AfterStep>
+void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step, AfterStep after_step) {
   const xt::xarray<double> rates = file.array<double>("learning_rates");
   for (std::size_t s = 0; s < file.number("steps"); ++s) {
     const std::string step = std::to_string(s) + ".";
     for (auto& [name, parameter] : optimizer.parameters())
-      xt::noalias(parameter.grad()) = file.array<double>("grad." + step + name);
+      if (file.contains("grad." + step + name))
+        xt::noalias(parameter.grad()) = file.array<double>("grad." + step + name);
     before_step(s);
     EXPECT_NEAR(optimizer.learning_rate(), rates(s), tolerance::reference) << "step " << s;
     optimizer.step();
     for (auto& [name, parameter] : optimizer.parameters())
       EXPECT_TRUE(near(parameter.value(), file.array<double>("after." + step + name), tolerance::reference))
           << step + name;
+    after_step(step);
   }
   file.expect_all_read();
 }
-
-/// AdamW as the file's settings say.
-AdamW<double> adamw(ReferenceFile& file) {
-  const std::string betas = file.setting("betas");
-  return AdamW<double>(initial_parameters(file),
-                       {.learning_rate = file.real("lr"),
-                        .betas = {std::stod(betas), std::stod(betas.substr(betas.find(',') + 1))},
-                        .eps = file.real("eps"),
-                        .weight_decay = file.real("weight_decay"),
-                        .decay = Decay::all});
+template <class Optimizer, class BeforeStep>
+void expect_steps(ReferenceFile& file, Optimizer& optimizer, BeforeStep before_step) {
+  expect_steps(file, optimizer, before_step, [](const std::string&) {});
 }
+
+/// Adam or AdamW as the file's settings say.
+template <class Optimizer, class Options>
+Optimizer adam(ReferenceFile& file, Options options) {
+  const std::string betas = file.setting("betas");
+  options.learning_rate = file.real("lr");
+  options.betas = {std::stod(betas), std::stod(betas.substr(betas.find(',') + 1))};
+  options.eps = file.real("eps");
+  options.weight_decay = file.real("weight_decay", 0);
+  options.decay = Decay::all;
+  return Optimizer(initial_parameters(file), options);
+}
+AdamW<double> adamw(ReferenceFile& file) { return adam<AdamW<double>>(file, AdamWOptions{}); }
 
 TEST(TrainingReference, SgdTakesTheSameSteps) {
   ReferenceFile file("sgd");
   Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"), .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, SgdWithNesterovTakesTheSameSteps) {
+  ReferenceFile file("sgd_nesterov");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"),
+                                                   .momentum = file.real("momentum"),
+                                                   .nesterov = true,
+                                                   .weight_decay = file.real("weight_decay"),
+                                                   .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, AdamTakesTheSameSteps) {
+  ReferenceFile file("adam");
+  auto optimizer = adam<Adam<double>>(file, AdamOptions{});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, SgdWithMomentumTakesTheSameSteps) {
+  ReferenceFile file("sgd_momentum");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"),
+                                                   .momentum = file.real("momentum"),
+                                                   .weight_decay = file.real("weight_decay"),
+                                                   .decay = Decay::all});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, AdamWithDecayTakesTheSameSteps) {
+  ReferenceFile file("adam_weight_decay");
+  auto optimizer = adam<Adam<double>>(file, AdamOptions{});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+// The second parameter's first gradient comes in step 3.
+TEST(TrainingReference, AdamWTakesTheSameStepsWhenAGradientComesLate) {
+  ReferenceFile file("adamw_late_gradient");
+  EXPECT_FALSE(file.contains("grad.2.1"));
+  AdamW<double> optimizer = adamw(file);
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+/// The second parameter's group, as the file's settings say.
+ParameterGroup group(const ReferenceFile& file) {
+  return {.name = "1", .learning_rate_factor = file.real("factor"), .weight_decay = file.real("group_weight_decay")};
+}
+
+TEST(TrainingReference, AdamWTakesTheSameStepsInGroups) {
+  ReferenceFile file("adamw_groups");
+  auto optimizer = adam<AdamW<double>>(file, AdamWOptions{.groups = {group(file)}});
+  expect_steps(file, optimizer, [](std::size_t) {});
+}
+
+TEST(TrainingReference, SgdTakesTheSameStepsInGroups) {
+  ReferenceFile file("sgd_groups");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr"),
+                                                   .momentum = file.real("momentum"),
+                                                   .weight_decay = file.real("weight_decay"),
+                                                   .decay = Decay::all,
+                                                   .groups = {group(file)}});
   expect_steps(file, optimizer, [](std::size_t) {});
 }
 
@@ -90,6 +160,59 @@ TEST(TrainingReference, ALateScheduleIsSeen) {
     const bool on_the_peak = s == 2;  // the last step of the warm-up and the first of the cosine have the same rate
     EXPECT_EQ(std::abs(schedule(s + 1) - rates(s)) > tolerance::reference, !on_the_peak) << "step " << s;
   }
+}
+
+TEST(TrainingReference, AveragesOfTheWeightsAreTheSame) {
+  ReferenceFile file("sgd_average");
+  Sgd<double> optimizer(initial_parameters(file), {.learning_rate = file.real("lr")});
+  ExponentialMovingAverage<double> average(optimizer.parameters(), file.real("average_decay"));
+  const auto after_step = [&](const std::string& step) {
+    average.update();
+    for (const std::string name : {"0", "1"}) {
+      const auto& averaged = average.state()[name == "0" ? 0 : 1];
+      EXPECT_EQ(averaged.name, "average." + name);
+      EXPECT_TRUE(near(averaged.parameter.value(), file.array<double>("average." + step + name), tolerance::reference))
+          << step + name;
+    }
+  };
+  expect_steps(
+      file, optimizer, [](std::size_t) {}, after_step);
+}
+
+TEST(TrainingReference, SchedulesAreThoseOfPyTorch) {
+  const auto expect = [](const char* name, auto make) {
+    ReferenceFile file(name);
+    const std::function<double(std::uint64_t)> schedule = make(file);
+    const xt::xarray<double> rates = file.array<double>("learning_rates");
+    ASSERT_GE(rates.size(), 8U);
+    for (std::size_t s = 0; s < rates.size(); ++s)
+      EXPECT_NEAR(schedule(s), rates(s), tolerance::reference) << name << ", step " << s;
+  };
+  const auto one_cycle = [](const ReferenceFile& file) {
+    return OneCycleSchedule{.rate = file.real("lr"),
+                            .total = file.number("total"),
+                            .warmup_fraction = file.real("pct_start"),
+                            .start_divisor = file.real("div_factor"),
+                            .end_divisor = file.real("final_div_factor")};
+  };
+  expect("schedule_one_cycle", one_cycle);
+  expect("schedule_one_cycle_fraction", one_cycle);
+  expect("schedule_one_cycle_no_way_up", one_cycle);
+  const auto linear = [](const ReferenceFile& file) {
+    return WarmupLinearSchedule{.rate = file.real("lr"),
+                                .warmup = file.number("warmup"),
+                                .total = file.number("total"),
+                                .floor = file.real("floor")};
+  };
+  expect("schedule_linear", linear);
+  expect("schedule_linear_warmup", linear);
+  expect("schedule_step", [](const ReferenceFile& file) {
+    return StepSchedule{.rate = file.real("lr"), .size = file.number("size"), .factor = file.real("gamma")};
+  });
+  expect("schedule_noam", [](const ReferenceFile& file) {
+    return InverseSquareRootSchedule{
+        .factor = file.real("lr"), .width = file.number("width"), .warmup = file.number("warmup")};
+  });
 }
 
 TransformerLm<double> decoder(const ReferenceFile& file, std::size_t length) {

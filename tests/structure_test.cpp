@@ -140,7 +140,7 @@ TEST(Structure, FilesStayUnderFourHundredLines) {
 
 /// The names of the ops that a header declares; operators under the names that they have on a tape.
 std::set<std::string> declared_ops(const std::string& header) {
-  static const std::regex pattern(R"((?:Var|AttentionResult)<T> (operator.|\w+)\()");
+  static const std::regex pattern(R"((?:Var<T>|AttentionResult<T>|array<Var<T>, N>) (operator.|\w+)\()");
   std::set<std::string> names;
   for (std::sregex_iterator match(header.begin(), header.end(), pattern), end; match != end; ++match) {
     const std::string name = (*match)[1];
@@ -166,15 +166,38 @@ std::vector<std::string> missing_cases(const std::set<std::string>& ops, const s
   return missing;
 }
 
+std::set<std::string> ops_of_the_catalogue() {
+  const std::set<fs::path> inner = {"reference.hpp", "binary_op.hpp"};  // what ops are tested against and made with
+  std::string catalogue;
+  for (const fs::path& file : sources({"framework/ops"}))
+    if (file.extension() == ".hpp" && !inner.contains(file.filename())) catalogue += read(root / file);
+  return declared_ops(catalogue);
+}
+
 TEST(Structure, EveryOpStandsInTheTableOfCases) {
-  const auto ops = declared_ops(read(root / "framework/ops/ops.hpp"));
-  ASSERT_GE(ops.size(), 25u);  // the pattern still finds declarations
+  const auto ops = ops_of_the_catalogue();
+  ASSERT_GE(ops.size(), 60u);  // the pattern still finds declarations
   const auto files = sources({"tests/op_cases"});
   ASSERT_FALSE(files.empty()) << "the table of op cases in tests/op_cases/ is missing";
   std::string table;
   for (const fs::path& file : files) table += read(root / file);
   for (const std::string& op : missing_cases(ops, table))
     ADD_FAILURE() << "tests/op_cases/ has no case \"" << op << '"';
+}
+
+TEST(Structure, EveryOpAndEveryLayerStandsInTheTour) {
+  std::set<std::string> names = ops_of_the_catalogue();
+  for (const char* sign : {"add", "subtract", "negate", "multiply", "divide"}) names.erase(sign);  // shown as signs
+  static const std::regex layer(R"(^struct (\w+) \{)", std::regex::multiline);
+  for (const fs::path& file : sources({"layers"})) {
+    const std::string text = read(root / file);
+    for (std::sregex_iterator match(text.begin(), text.end(), layer), end; match != end; ++match)
+      if (!(*match)[1].str().ends_with("Options")) names.insert((*match)[1]);
+  }
+  EXPECT_TRUE(names.contains("Linear"));
+  const std::string tour = read(root / "layers/README.md");
+  for (const std::string& name : names)
+    EXPECT_TRUE(std::regex_search(tour, std::regex("\\b" + name + "\\b"))) << "layers/README.md does not list " << name;
 }
 
 TEST(Structure, AnOpWithoutACaseWouldBeSeen) {

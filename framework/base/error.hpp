@@ -8,7 +8,8 @@
 
 namespace xtape {
 
-/// Base of every error that xtape throws. The message is a sentence: `[op] what was expected, got what came`.
+/// Base of every error that xtape throws. The message is a sentence: `[op] what was expected, got what came`; inside a
+/// model the layer's path stands before it: `blocks.1.self_attn: [attention] ...`.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,11 +26,21 @@ struct FormatError : Error {
   using Error::Error;
 };
 
-/// Throws E with the formatted sentence unless `ok`.
+namespace detail {
+/// The sentence, after the path of the layer whose call is running (see layer_name.hpp).
+std::string in_current_layer(std::string sentence);
+}  // namespace detail
+
+/// Throws E with the formatted sentence.
+template <class E = Error, class... Args>
+[[noreturn]] void raise(fmt::format_string<Args...> sentence, Args&&... args) {
+  throw E(detail::in_current_layer(fmt::format(sentence, std::forward<Args>(args)...)));
+}
+/// The same unless `ok`.
 template <class E = Error, class... Args>
 void require(bool ok, fmt::format_string<Args...> sentence, Args&&... args) {
   if (!ok) [[unlikely]]
-    throw E(fmt::format(sentence, std::forward<Args>(args)...));
+    raise<E>(sentence, std::forward<Args>(args)...);
 }
 
 }  // namespace xtape

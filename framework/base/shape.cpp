@@ -11,7 +11,7 @@ void Shape::push_back(std::size_t extent) {
 }
 
 void Shape::throw_too_large() const {
-  throw ShapeError(fmt::format("[shape] expected at most {} elements, got shape {}", max_size, to_string(*this)));
+  raise<ShapeError>("[shape] expected at most {} elements, got shape {}", max_size, to_string(*this));
 }
 
 Shape Shape::with_back(std::size_t extent) const {

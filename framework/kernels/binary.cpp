@@ -3,67 +3,10 @@
 #include <algorithm>
 
 #include <xtape/framework/base/parallel.hpp>
-#include <xtape/framework/kernels/simd.hpp>
+#include <xtape/framework/kernels/binary_functions.hpp>
 
 namespace xtape::kernels {
 namespace {
-
-struct Add {
-  template <class B>
-  static B forward(B a, B b) {
-    return a + b;
-  }
-  template <class B>
-  static B left(B, B, B dy) {
-    return dy;
-  }
-  template <class B>
-  static B right(B, B, B dy) {
-    return dy;
-  }
-};
-struct Subtract {
-  template <class B>
-  static B forward(B a, B b) {
-    return a - b;
-  }
-  template <class B>
-  static B left(B, B, B dy) {
-    return dy;
-  }
-  template <class B>
-  static B right(B, B, B dy) {
-    return -dy;
-  }
-};
-struct Multiply {
-  template <class B>
-  static B forward(B a, B b) {
-    return a * b;
-  }
-  template <class B>
-  static B left(B, B b, B dy) {
-    return dy * b;
-  }
-  template <class B>
-  static B right(B a, B, B dy) {
-    return dy * a;
-  }
-};
-struct Divide {
-  template <class B>
-  static B forward(B a, B b) {
-    return a / b;
-  }
-  template <class B>
-  static B left(B, B b, B dy) {
-    return dy / b;
-  }
-  template <class B>
-  static B right(B a, B b, B dy) {
-    return -dy * (a / b) / b;
-  }
-};
 
 template <class F>
 void with_function(Binary op, F&& use) {
@@ -76,12 +19,28 @@ void with_function(Binary op, F&& use) {
       return use(Multiply{});
     case Binary::divide:
       return use(Divide{});
+    case Binary::power:
+      return use(Power{});
+    case Binary::maximum:
+      return use(Maximum{});
+    case Binary::minimum:
+      return use(Minimum{});
+    case Binary::swiglu:
+      return use(Swiglu{});
+    case Binary::squared_error:
+      return use(SquaredError{});
+    case Binary::absolute_error:
+      return use(AbsoluteError{});
+    case Binary::bce_with_logits:
+      return use(BceWithLogits{});
+    case Binary::kl_divergence:
+      return use(KlDivergence{});
   }
 }
 
 /// A row of an operand: consecutive numbers, or one number repeated.
 template <class T>
-struct Row {
+struct Consecutive {
   const T* data;
   template <class Extent>
   Batch<T> at(std::size_t i, Extent extent) const {
@@ -96,16 +55,39 @@ struct Repeated {
     return value;
   }
 };
-template <class T, class F>
+template <class T>
+struct Either {
+  const T* data;
+  bool repeated;
+  template <class Extent>
+  Batch<T> at(std::size_t i, Extent extent) const {
+    return repeated ? Batch<T>(*data) : load(data + i, extent);
+  }
+};
+
+/// Functions that cost less than a branch have a loop for each kind of row; the others ask at every vector, which
+/// spares the compiler three of four loops.
+template <class Function>
+inline constexpr bool is_cheap = false;
+template <>
+inline constexpr bool is_cheap<Add> = true;
+template <>
+inline constexpr bool is_cheap<Subtract> = true;
+template <>
+inline constexpr bool is_cheap<Multiply> = true;
+
+template <bool cheap, class T, class F>
 void with_row(const T* data, std::size_t stride, F&& use) {
-  if (stride == 0)
+  if constexpr (!cheap)
+    use(Either<T>{data, stride == 0});
+  else if (stride == 0)
     use(Repeated<T>{Batch<T>(*data)});
   else
-    use(Row<T>{data});
+    use(Consecutive<T>{data});
 }
 
 /// use(a, b, at, n) for the runs of the result's last axis: a and b as rows, at = their place in the result.
-template <class T, class F>
+template <bool cheap, class T, class F>
 void for_each_run(const Broadcast& plan, const T* a, const T* b, F&& use) {
   constexpr std::size_t chunk = 8192;
   const std::size_t rows = plan.extent[0] * plan.extent[1] * plan.extent[2], columns = plan.extent[3];
@@ -115,8 +97,8 @@ void for_each_run(const Broadcast& plan, const T* a, const T* b, F&& use) {
                       i0 = row / plan.extent[2] / plan.extent[1];
     const T* row_a = a + i0 * plan.left[0] + i1 * plan.left[1] + i2 * plan.left[2] + begin * plan.left[3];
     const T* row_b = b + i0 * plan.right[0] + i1 * plan.right[1] + i2 * plan.right[2] + begin * plan.right[3];
-    with_row(row_a, plan.left[3], [&](auto left) {
-      with_row(row_b, plan.right[3], [&](auto right) { use(left, right, row * columns + begin, end - begin); });
+    with_row<cheap>(row_a, plan.left[3], [&](auto left) {
+      with_row<cheap>(row_b, plan.right[3], [&](auto right) { use(left, right, row * columns + begin, end - begin); });
     });
   };
   if (columns >= chunk) {
@@ -130,16 +112,6 @@ void for_each_run(const Broadcast& plan, const T* a, const T* b, F&& use) {
       for (std::size_t row = begin; row < end; ++row) run_row(row, 0, columns);
     });
   }
-}
-
-template <bool accumulate, class Function, class T>
-void backward_runs(Side side, const Broadcast& plan, const T* a, const T* b, const T* dy, T* g) {
-  for_each_run(plan, a, b, [&](auto left, auto right, std::size_t at, std::size_t n) {
-    sweep<T>(n, [&](std::size_t i, auto extent) {
-      const Batch<T> x = left.at(i, extent), z = right.at(i, extent), d = load(dy + at + i, extent);
-      put<accumulate>(g + at + i, side == Side::left ? Function::left(x, z, d) : Function::right(x, z, d), extent);
-    });
-  });
 }
 
 }  // namespace
@@ -179,7 +151,7 @@ Broadcast plan_broadcast(const Shape& result, const Shape& left, const Shape& ri
 template <class T>
 void binary_forward(Binary op, const Broadcast& plan, const T* a, const T* b, T* y) {
   with_function(op, [&](auto function) {
-    for_each_run(plan, a, b, [&](auto left, auto right, std::size_t at, std::size_t n) {
+    for_each_run<is_cheap<decltype(function)>>(plan, a, b, [&](auto left, auto right, std::size_t at, std::size_t n) {
       sweep<T>(n, [&](std::size_t i, auto extent) {
         store(y + at + i, decltype(function)::forward(left.at(i, extent), right.at(i, extent)), extent);
       });
@@ -191,10 +163,13 @@ template <class T>
 void binary_backward(Binary op, Side side, const Broadcast& plan, const T* a, const T* b, const T* dy, T* g,
                      bool accumulate) {
   with_function(op, [&](auto function) {
-    if (accumulate)
-      backward_runs<true, decltype(function)>(side, plan, a, b, dy, g);
-    else
-      backward_runs<false, decltype(function)>(side, plan, a, b, dy, g);
+    using Function = decltype(function);
+    for_each_run<is_cheap<Function>>(plan, a, b, [&](auto left, auto right, std::size_t at, std::size_t n) {
+      sweep<T>(n, [&](std::size_t i, auto extent) {
+        const Batch<T> x = left.at(i, extent), z = right.at(i, extent), d = load(dy + at + i, extent);
+        put(accumulate, g + at + i, side == Side::left ? Function::left(x, z, d) : Function::right(x, z, d), extent);
+      });
+    });
   });
 }
 

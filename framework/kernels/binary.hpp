@@ -8,7 +8,21 @@
 
 namespace xtape::kernels {
 
-enum class Binary { add, subtract, multiply, divide };
+/// Which function; the formulas stand in binary_functions.hpp.
+enum class Binary {
+  add,
+  subtract,
+  multiply,
+  divide,
+  power,
+  maximum,
+  minimum,
+  swiglu,
+  squared_error,
+  absolute_error,
+  bce_with_logits,
+  kl_divergence,
+};
 enum class Side { left, right };
 
 /// How two operands are walked to make a result: extents of the result and the operands' strides, 0 where an operand is

@@ -6,6 +6,19 @@
 
 namespace xtape::kernels {
 
+/// Rows of logits, a target for each, and what counts. With w the class weights, t the target and s the label
+/// smoothing, a row's loss is -sum over classes c of q_c log p_c, with q_c = (1 - s) w_t [c = t] + s w_c / classes.
+template <class T>
+struct CrossEntropy {
+  std::size_t rows, classes;
+  const std::int64_t* targets;
+  std::int64_t ignore;  // rows with this target have loss 0
+  double smoothing;
+  const T* weights;  // (classes), or null: all are 1
+
+  double weight(std::size_t c) const { return weights == nullptr ? 1 : static_cast<double>(weights[c]); }
+};
+
 /// What is saved for each row: p = exp(x - largest) * inverse_sum. Kept apart, since one rounded log-sum-exp loses
 /// accuracy at large logits.
 template <class T>
@@ -13,16 +26,12 @@ struct CrossEntropyRow {
   T largest, inverse_sum;
 };
 
-/// loss[row] = -sum over classes of q log p, with q = (1 - s) onehot(target) + s / classes and s the label smoothing;
-/// 0 for rows whose target is ignored.
 template <class T>
-void cross_entropy_forward(std::size_t rows, std::size_t classes, const T* logits, const std::int64_t* targets,
-                           std::int64_t ignore, double smoothing, double* loss, CrossEntropyRow<T>* saved);
+void cross_entropy_forward(const CrossEntropy<T>& c, const T* logits, double* loss, CrossEntropyRow<T>* saved);
 
-/// dlogits = or += scale (p - q); 0 for ignored rows.
+/// dlogits = or += scale dy (p sum(q) - q), where dy is one number, or one for each row; 0 for ignored rows.
 template <class T>
-void cross_entropy_backward(std::size_t rows, std::size_t classes, const T* logits, const std::int64_t* targets,
-                            std::int64_t ignore, double smoothing, const CrossEntropyRow<T>* saved, T scale, T* dlogits,
-                            bool accumulate);
+void cross_entropy_backward(const CrossEntropy<T>& c, const T* logits, const CrossEntropyRow<T>* saved, const T* dy,
+                            bool dy_of_each_row, double scale, T* dlogits, bool accumulate);
 
 }  // namespace xtape::kernels

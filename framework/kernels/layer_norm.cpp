@@ -1,10 +1,8 @@
 #include <xtape/framework/kernels/layer_norm.hpp>
 
-#include <algorithm>
 #include <cmath>
 
-#include <xtape/framework/kernels/rows.hpp>
-#include <xtape/framework/kernels/simd.hpp>
+#include <xtape/framework/kernels/column_sums.hpp>
 
 namespace xtape::kernels {
 
@@ -63,41 +61,19 @@ void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, co
   });
 }
 
-namespace {
-constexpr std::size_t rows_per_piece = 64;
-}
-std::size_t layer_norm_pieces(std::size_t rows) { return (rows + rows_per_piece - 1) / rows_per_piece; }
-
 template <class T>
 void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const T* x, const LayerNormRow<T>* saved,
                                     const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias,
                                     T* partial) {
-  const std::size_t pieces = layer_norm_pieces(rows);
-  parallel_chunks(rows, rows_per_piece, [&](std::size_t begin, std::size_t end) {
-    T* sum_gain = partial + begin / rows_per_piece * 2 * columns;
-    T* sum_bias = sum_gain + columns;
-    std::fill_n(sum_gain, 2 * columns, T(0));
-    for (std::size_t row = begin; row < end; ++row) {
-      const T *from = x + row * columns, *d = dy + row * columns;
-      const Batch<T> s(saved[row].shift), m(saved[row].mean), r(saved[row].inverse_deviation);
-      sweep<T>(columns, [&](std::size_t i, auto extent) {
-        const Batch<T> dyi = load(d + i, extent);
-        put<true>(sum_gain + i, dyi * (((load(from + i, extent) - s) - m) * r), extent);
-        put<true>(sum_bias + i, dyi, extent);
-      });
-    }
-  });
-  const auto add_up = [&](std::size_t offset, T* target, bool accumulate) {
-    if (target == nullptr) return;
-    for (std::size_t c = 0; c < columns; ++c) {
-      double total = accumulate ? static_cast<double>(target[c]) : 0;
-      for (std::size_t piece = 0; piece < pieces; ++piece)
-        total += static_cast<double>(partial[piece * 2 * columns + offset + c]);
-      target[c] = static_cast<T>(total);
-    }
+  const auto upstream = [&](std::size_t row, std::size_t i, auto extent) {
+    return load(dy + row * columns + i, extent);
   };
-  add_up(0, dgain, accumulate_gain);
-  add_up(columns, dbias, accumulate_bias);
+  if (dgain != nullptr)
+    column_sums(rows, columns, dgain, accumulate_gain, partial, [&](std::size_t row, std::size_t i, auto extent) {
+      const Batch<T> s(saved[row].shift), m(saved[row].mean), r(saved[row].inverse_deviation);
+      return upstream(row, i, extent) * (((load(x + row * columns + i, extent) - s) - m) * r);
+    });
+  if (dbias != nullptr) column_sums(rows, columns, dbias, accumulate_bias, partial, upstream);
 }
 
 template void layer_norm_forward(std::size_t, std::size_t, const float*, const float*, const float*, double, float*,

@@ -23,11 +23,10 @@ void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, co
                            const LayerNormRow<T>* saved, const T* dy, T* dx, bool accumulate);
 
 /// dgain += sum over rows of dy xhat, dbias += sum over rows of dy. Either may be null. `partial` holds
-/// 2 * columns * layer_norm_pieces(rows) numbers for the time of the call.
+/// column_sum_pieces(rows) * columns numbers for the time of the call.
 template <class T>
 void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const T* x, const LayerNormRow<T>* saved,
                                     const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias,
                                     T* partial);
-std::size_t layer_norm_pieces(std::size_t rows);
 
 }  // namespace xtape::kernels

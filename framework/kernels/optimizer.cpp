@@ -19,8 +19,9 @@ void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b) {
       const std::size_t i = begin + at;
       Batch<T> direction = load(g + i, extent) + decay * load(w + i, extent);
       if (b != nullptr) {
-        direction = momentum * load(b + i, extent) + direction;
-        store(b + i, direction, extent);
+        const Batch<T> sum = momentum * load(b + i, extent) + direction;
+        store(b + i, sum, extent);
+        direction = step.nesterov ? direction + momentum * sum : sum;
       }
       store(w + i, load(w + i, extent) - rate * direction, extent);
     });
@@ -28,9 +29,9 @@ void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b) {
 }
 
 template <class T>
-void adamw_update(const AdamWStep& step, std::size_t n, const T* g, T* w, T* m, T* v) {
+void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T* v) {
   const auto constant = [](double x) { return Batch<T>(static_cast<T>(x)); };
-  const Batch<T> keep = constant(1 - step.learning_rate * step.weight_decay);
+  const Batch<T> keep = constant(1 - step.learning_rate * step.decoupled_decay), l2_decay = constant(step.l2_decay);
   const Batch<T> beta1 = constant(step.beta1), rest1 = constant(1 - step.beta1);
   const Batch<T> beta2 = constant(step.beta2), rest2 = constant(1 - step.beta2);
   const Batch<T> eps = constant(step.eps), rate = constant(step.learning_rate / step.correction1);
@@ -38,14 +39,31 @@ void adamw_update(const AdamWStep& step, std::size_t n, const T* g, T* w, T* m, 
   parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
     sweep<T>(end - begin, [&](std::size_t at, auto extent) {
       const std::size_t i = begin + at;
-      const Batch<T> gradient = load(g + i, extent);
+      const Batch<T> weight = load(w + i, extent), gradient = load(g + i, extent) + l2_decay * weight;
       const Batch<T> first = beta1 * load(m + i, extent) + rest1 * gradient;
       const Batch<T> second = beta2 * load(v + i, extent) + rest2 * gradient * gradient;
       store(m + i, first, extent);
       store(v + i, second, extent);
-      store(w + i, keep * load(w + i, extent) - rate * first / (xsimd::sqrt(second) * root_correction + eps), extent);
+      store(w + i, keep * weight - rate * first / (xsimd::sqrt(second) * root_correction + eps), extent);
     });
   });
+}
+
+template <class T>
+void approach(double rate, std::size_t n, const T* x, T* average) {
+  const Batch<T> step(static_cast<T>(rate));
+  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
+    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
+      const std::size_t i = begin + at;
+      const Batch<T> before = load(average + i, extent);
+      store(average + i, before + step * (load(x + i, extent) - before), extent);
+    });
+  });
+}
+
+template <class T>
+bool finite(const T* x, std::size_t n) {
+  return all_finite(x, n);
 }
 
 template <class T>
@@ -66,8 +84,12 @@ void scale_in_place(T* x, std::size_t n, T factor) {
 
 template void sgd_update(const SgdStep&, std::size_t, const float*, float*, float*);
 template void sgd_update(const SgdStep&, std::size_t, const double*, double*, double*);
-template void adamw_update(const AdamWStep&, std::size_t, const float*, float*, float*, float*);
-template void adamw_update(const AdamWStep&, std::size_t, const double*, double*, double*, double*);
+template void adam_update(const AdamStep&, std::size_t, const float*, float*, float*, float*);
+template void adam_update(const AdamStep&, std::size_t, const double*, double*, double*, double*);
+template void approach(double, std::size_t, const float*, float*);
+template void approach(double, std::size_t, const double*, double*);
+template bool finite(const float*, std::size_t);
+template bool finite(const double*, std::size_t);
 template double sum_of_squares(const float*, std::size_t);
 template double sum_of_squares(const double*, std::size_t);
 template void scale_in_place(float*, std::size_t, float);

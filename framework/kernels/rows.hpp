@@ -1,5 +1,5 @@
 #pragma once
-// Work on rows in pieces of about 8192 numbers, for kernel files.
+// Work on rows in pieces whose sizes do not depend on the number of threads.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,5 +16,9 @@ void for_each_row(std::size_t rows, std::size_t columns, F&& f) {
     for (std::size_t row = begin; row < end; ++row) f(row);
   });
 }
+
+/// Rows whose terms are added up by one thread before the pieces are added in order (see column_sums.hpp).
+inline constexpr std::size_t rows_per_piece = 64;
+inline std::size_t column_sum_pieces(std::size_t rows) { return (rows + rows_per_piece - 1) / rows_per_piece; }
 
 }  // namespace xtape::kernels

@@ -8,12 +8,14 @@
 // A member may be a Parameter, another module, a vector of either (names end in .0, .1, ...) or an optional that may be
 // absent.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include <xtape/framework/base/layer_name.hpp>
 #include <xtape/framework/tape/parameter.hpp>
 
 namespace xtape {
@@ -58,13 +60,14 @@ inline constexpr bool is_parameter = false;
 template <class T>
 inline constexpr bool is_parameter<Parameter<T>> = true;
 
-/// Calls found(path, parameter) for the parameters of a module, in order.
+/// Calls found(path, member) for the parameters of a module in order, and for the modules on the way to them.
 template <class Member, class Found>
 void walk(const std::string& path, Member& member, Found& found) {
   const auto below = [&](const std::string& name) { return path.empty() ? name : path + "." + name; };
   if constexpr (is_parameter<Member>) {
     found(path, member);
   } else if constexpr (Module<Member>) {
+    found(path, member);
     member.visit([&](const char* name, auto& inner) { walk(below(name), inner, found); });
   } else if constexpr (Optional<Member>) {
     if (member.has_value()) walk(path, *member, found);
@@ -83,14 +86,38 @@ void walk(const std::string& path, Member& member, Found& found) {
 template <class T, class Module>
 ParameterList<T> parameters(Module& module) {
   ParameterList<T> list;
-  const auto found = [&]<class U>(const std::string& name, Parameter<U>& parameter) {
-    static_assert(std::is_same_v<U, T>, "parameters<T>(module) asks for the element type of the module's parameters");
-    for (const auto& entry : list)
-      if (entry.parameter.is(parameter)) return;
-    list.emplace_back(name, parameter);
+  const auto found = [&]<class Member>(const std::string& name, Member& member) {
+    if constexpr (detail::is_parameter<Member>) {
+      static_assert(std::is_same_v<Member, Parameter<T>>,
+                    "parameters<T>(module) asks for the element type of the module's parameters");
+      for (const auto& entry : list)
+        if (entry.parameter.is(member)) return;
+      list.emplace_back(name, member);
+    }
   };
   detail::walk("", module, found);
   return list;
+}
+
+/// The list with each parameter once, under its first name: lists of parts that share a parameter, joined.
+template <class T>
+ParameterList<T> each_once(const ParameterList<T>& list) {
+  ParameterList<T> once;
+  for (const auto& entry : list) {
+    const auto same = [&](const NamedParameter<T>& earlier) { return earlier.parameter.is(entry.parameter); };
+    if (std::none_of(once.begin(), once.end(), same)) once.push_back(entry);
+  }
+  return once;
+}
+
+/// Tells every layer of a model that has a member `LayerName name` its path, so that messages and records carry it. The
+/// library's models do this when they are made; a model that holds them calls it again.
+template <class Module>
+void name_layers(Module& model) {
+  const auto found = [](const std::string& path, auto& member) {
+    if constexpr (requires { member.name.set(path); }) member.name.set(path);
+  };
+  detail::walk("", model, found);
 }
 
 /// Number of trainable numbers in the list.

@@ -1,5 +1,5 @@
-#include <xtape/framework/kernels/binary.hpp>
 #include <xtape/framework/kernels/reduce.hpp>
+#include <xtape/framework/ops/binary_op.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
@@ -31,8 +31,10 @@ void operand_backward(kernels::Binary op, kernels::Side side, const kernels::Bro
   kernels::sum_forward(reduction, product.data(), dx, T(1), accumulate);
 }
 
+}  // namespace
+
 template <class T>
-Var<T> binary(const char* name, kernels::Binary op, Var<T> a, Var<T> b) {
+Var<T> binary_op(const char* name, kernels::Binary op, Var<T> a, Var<T> b) {
   Tape<T>& tape = tape_of(name, a, b);
   const Shape shape = broadcast(name, a.shape(), b.shape());
   Var<T> y = tape.output(name, shape, a, b);
@@ -45,25 +47,42 @@ Var<T> binary(const char* name, kernels::Binary op, Var<T> a, Var<T> b) {
   return y;
 }
 
-}  // namespace
-
 template <class T>
 Var<T> operator+(Var<T> a, Var<T> b) {
-  return binary("add", kernels::Binary::add, a, b);
+  return binary_op("add", kernels::Binary::add, a, b);
 }
 template <class T>
 Var<T> operator-(Var<T> a, Var<T> b) {
-  return binary("subtract", kernels::Binary::subtract, a, b);
+  return binary_op("subtract", kernels::Binary::subtract, a, b);
 }
 template <class T>
 Var<T> operator*(Var<T> a, Var<T> b) {
-  return binary("multiply", kernels::Binary::multiply, a, b);
+  return binary_op("multiply", kernels::Binary::multiply, a, b);
 }
 template <class T>
 Var<T> operator/(Var<T> a, Var<T> b) {
-  return binary("divide", kernels::Binary::divide, a, b);
+  return binary_op("divide", kernels::Binary::divide, a, b);
 }
 
+template <class T>
+Var<T> pow(Var<T> a, Operand<T> b) {
+  return binary_op("pow", kernels::Binary::power, a, b.on(a.tape("pow")));
+}
+template <class T>
+Var<T> maximum(Var<T> a, Operand<T> b) {
+  return binary_op("maximum", kernels::Binary::maximum, a, b.on(a.tape("maximum")));
+}
+template <class T>
+Var<T> minimum(Var<T> a, Operand<T> b) {
+  return binary_op("minimum", kernels::Binary::minimum, a, b.on(a.tape("minimum")));
+}
+template <class T>
+Var<T> swiglu(Var<T> gate, Operand<T> up) {
+  return binary_op("swiglu", kernels::Binary::swiglu, gate, up.on(gate.tape("swiglu")));
+}
+
+template Var<float> binary_op(const char*, kernels::Binary, Var<float>, Var<float>);
+template Var<double> binary_op(const char*, kernels::Binary, Var<double>, Var<double>);
 template Var<float> operator+(Var<float>, Var<float>);
 template Var<double> operator+(Var<double>, Var<double>);
 template Var<float> operator-(Var<float>, Var<float>);
@@ -72,5 +91,13 @@ template Var<float> operator*(Var<float>, Var<float>);
 template Var<double> operator*(Var<double>, Var<double>);
 template Var<float> operator/(Var<float>, Var<float>);
 template Var<double> operator/(Var<double>, Var<double>);
+template Var<float> pow(Var<float>, Operand<float>);
+template Var<double> pow(Var<double>, Operand<double>);
+template Var<float> maximum(Var<float>, Operand<float>);
+template Var<double> maximum(Var<double>, Operand<double>);
+template Var<float> minimum(Var<float>, Operand<float>);
+template Var<double> minimum(Var<double>, Operand<double>);
+template Var<float> swiglu(Var<float>, Operand<float>);
+template Var<double> swiglu(Var<double>, Operand<double>);
 
 }  // namespace xtape

@@ -3,8 +3,37 @@
 #include <xtape/framework/ops/ops.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace xtape {
+namespace {
+
+/// The class weights in the tape's memory, or null if there are none.
+template <class T>
+const T* class_weights(Tape<T>& tape, std::span<const double> weights, std::size_t classes) {
+  if (weights.empty()) return nullptr;
+  require<ShapeError>(weights.size() == classes, "[cross_entropy] class_weights must be ({},), got ({},)", classes,
+                      weights.size());
+  T* kept = tape.scratch(classes);
+  for (std::size_t c = 0; c < classes; ++c) {
+    require(weights[c] >= 0 && std::isfinite(weights[c]),
+            "[cross_entropy] class_weights must be finite and not negative, got {} for class {}", weights[c], c);
+    kept[c] = static_cast<T>(weights[c]);
+  }
+  return kept;
+}
+
+/// What a mean divides by: the weights of the targets that count; 1 if none does.
+template <class T>
+double counted_weight(const kernels::CrossEntropy<T>& c) {
+  double total = 0;
+  for (std::size_t row = 0; row < c.rows; ++row)
+    if (c.targets[row] != c.ignore) total += c.weight(static_cast<std::size_t>(c.targets[row]));
+  return total == 0 ? 1 : total;
+}
+
+}  // namespace
 
 template <class T>
 Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions options) {
@@ -17,25 +46,27 @@ Var<T> cross_entropy(Var<T> logits, Integers targets, CrossEntropyOptions option
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
           "[cross_entropy] label_smoothing must be in [0, 1], got {}", options.label_smoothing);
   check_range("cross_entropy", "target", targets, shape.back(), &options.ignore_index);
-  const std::size_t rows = shape.rows(), classes = shape.back();
-  const std::int64_t *target = targets.data, ignore = options.ignore_index;
-  const double smoothing = options.label_smoothing;
-  const auto counted = rows - static_cast<std::size_t>(std::count(target, target + rows, ignore));
-  const double scale = options.reduction == Reduction::sum || counted == 0 ? 1 : 1 / static_cast<double>(counted);
+  const kernels::CrossEntropy<T> c{shape.rows(),
+                                   shape.back(),
+                                   targets.data,
+                                   options.ignore_index,
+                                   options.label_smoothing,
+                                   class_weights(tape, options.class_weights, shape.back())};
+  const bool each_row = options.reduction == Reduction::none;
+  const double scale = options.reduction == Reduction::mean ? 1 / counted_weight(c) : 1;
 
-  Var<T> y = tape.output("cross_entropy", {}, logits);
+  Var<T> y = tape.output("cross_entropy", each_row ? targets.shape : Shape(), logits);
   using Row = kernels::CrossEntropyRow<T>;
-  auto* saved = static_cast<Row*>(tape.scratch_bytes(rows * sizeof(Row)));
-  auto* losses = static_cast<double*>(tape.scratch_bytes(rows * sizeof(double)));
-  kernels::cross_entropy_forward(rows, classes, logits.data(), target, ignore, smoothing, losses, saved);
-  double total = 0;
-  for (std::size_t row = 0; row < rows; ++row) total += losses[row];
-  *y.data() = static_cast<T>(total * scale);
+  auto* saved = static_cast<Row*>(tape.scratch_bytes(c.rows * sizeof(Row)));
+  auto* losses = static_cast<double*>(tape.scratch_bytes(c.rows * sizeof(double)));
+  kernels::cross_entropy_forward(c, logits.data(), losses, saved);
+  if (each_row)
+    std::transform(losses, losses + c.rows, y.data(), [](double loss) { return static_cast<T>(loss); });
+  else
+    *y.data() = static_cast<T>(std::accumulate(losses, losses + c.rows, 0.0) * scale);
   tape.on_backward(y, [=] {
-    const T dy = *y.tape().slot(y).data;
     const auto [dx, accumulate] = logits.tape().slot(logits);
-    kernels::cross_entropy_backward(rows, classes, logits.data(), target, ignore, smoothing, saved,
-                                    static_cast<T>(static_cast<double>(dy) * scale), dx, accumulate);
+    kernels::cross_entropy_backward(c, logits.data(), saved, y.tape().slot(y).data, each_row, scale, dx, accumulate);
   });
   return y;
 }

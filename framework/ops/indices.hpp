@@ -17,9 +17,9 @@ inline void check_range(const char* op, const char* what, const Integers& indice
     std::size_t rest = i;
     for (std::size_t axis = place.rank(); axis-- > 0; rest /= indices.shape[axis])
       place[axis] = rest % indices.shape[axis];
-    throw ShapeError(fmt::format("[{}] every {} must be in [0, {}){}, got {} at {} of {}", op, what, end,
-                                 allowed != nullptr ? fmt::format(" or {}, which is ignored", *allowed) : "", index,
-                                 place, indices.shape));
+    raise<ShapeError>("[{}] every {} must be in [0, {}){}, got {} at {} of {}", op, what, end,
+                      allowed != nullptr ? fmt::format(" or {}, which is ignored", *allowed) : "", index, place,
+                      indices.shape);
   }
 }
 

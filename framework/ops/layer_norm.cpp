@@ -1,4 +1,5 @@
 #include <xtape/framework/kernels/layer_norm.hpp>
+#include <xtape/framework/kernels/rows.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
@@ -39,7 +40,7 @@ Var<T> layer_norm(Var<T> x, OptionalOperand<T> gain, OptionalOperand<T> bias, do
     if (!wants_gain && !wants_bias) return;
     const auto dg = wants_gain ? t.slot(g) : GradientSlot<T>{nullptr, false};
     const auto db = wants_bias ? t.slot(b) : GradientSlot<T>{nullptr, false};
-    const auto partial = t.workspace(2 * width * kernels::layer_norm_pieces(rows));
+    const auto partial = t.workspace(width * kernels::column_sum_pieces(rows));
     kernels::layer_norm_backward_parameters(rows, width, x.data(), saved, dy, dg.data, dg.accumulate, db.data,
                                             db.accumulate, partial.data());
   });

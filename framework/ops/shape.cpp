@@ -1,5 +1,8 @@
+#include <xtape/framework/kernels/axis.hpp>
 #include <xtape/framework/kernels/copy.hpp>
 #include <xtape/framework/ops/ops.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -29,17 +32,7 @@ std::array<std::size_t, 4> row_major(const Shape& shape) {
   return stride;
 }
 
-/// An array seen as (before, along, after) around one axis.
-struct Around {
-  std::size_t before = 1, along, after = 1;
-};
-Around around(const Shape& shape, std::size_t axis) {
-  Around a;
-  a.along = shape[axis];
-  for (std::size_t i = 0; i < axis; ++i) a.before *= shape[i];
-  for (std::size_t i = axis + 1; i < shape.rank(); ++i) a.after *= shape[i];
-  return a;
-}
+using kernels::around;
 
 }  // namespace
 
@@ -149,6 +142,80 @@ Var<T> concat(std::span<const Var<T>> parts, int axis) {
   return y;
 }
 
+template <class T>
+Var<T> stack(std::span<const Var<T>> parts, int axis) {
+  constexpr std::size_t most = 64;
+  require<ShapeError>(!parts.empty() && parts.size() <= most, "[stack] expected 1 to {} parts, got {}", most,
+                      parts.size());
+  Tape<T>& tape = parts[0].tape("stack");
+  for (const Var<T>& part : parts) tape.check(part, "stack");
+  const Shape shape = parts[0].shape();
+  require<ShapeError>(shape.rank() < Shape::max_rank, "[stack] parts must have rank at most {}, got {}",
+                      Shape::max_rank - 1, shape);
+  const std::size_t a = resolve_axis("stack", axis, shape.rank() + 1);
+  Shape wider(shape.begin(), shape.begin() + a);
+  wider.push_back(1);
+  for (std::size_t i = a; i < shape.rank(); ++i) wider.push_back(shape[i]);
+  std::array<Var<T>, most> widened;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    require<ShapeError>(parts[i].shape() == shape, "[stack] parts must have one shape, got {} beside {}",
+                        parts[i].shape(), shape);
+    widened[i] = reshape(parts[i], wider);
+  }
+  return concat(std::span<const Var<T>>(widened.data(), parts.size()), static_cast<int>(a));
+}
+
+template <class T>
+void split(Var<T> x, std::span<const std::size_t> extents, int axis, std::span<Var<T>> parts) {
+  tape_of("split", x);
+  const std::size_t a = resolve_axis("split", axis, x.shape().rank());
+  std::size_t total = 0;
+  for (const std::size_t extent : extents) total += extent;
+  require<ShapeError>(extents.size() == parts.size() && total == x.shape()[a],
+                      "[split] extents must add up to {}, axis {} of {}, got {}", x.shape()[a], a, x.shape(),
+                      fmt::join(extents, " + "));
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < parts.size(); begin += extents[i++])
+    parts[i] = slice(x, static_cast<int>(a), begin, begin + extents[i]);
+}
+
+template <class T>
+void split(Var<T> x, int axis, std::span<Var<T>> parts) {
+  tape_of("split", x);
+  const std::size_t a = resolve_axis("split", axis, x.shape().rank()), count = parts.size(), along = x.shape()[a];
+  require<ShapeError>(count > 0 && along % count == 0, "[split] axis {} must be a multiple of {} parts, got {} of {}",
+                      a, count, along, x.shape());
+  for (std::size_t i = 0; i < count; ++i)
+    parts[i] = slice(x, static_cast<int>(a), i * along / count, (i + 1) * along / count);
+}
+
+template <class T>
+Var<T> pad(Var<T> x, int axis, std::size_t before, std::size_t after, double value) {
+  Tape<T>& tape = tape_of("pad", x);
+  const std::size_t a = resolve_axis("pad", axis, x.shape().rank());
+  const auto [outer, along, inner] = around(x.shape(), a);
+  Shape shape = x.shape();
+  require<ShapeError>(before <= Shape::max_size && after <= Shape::max_size,
+                      "[pad] expected at most {} places, got {} before and {} after", Shape::max_size, before, after);
+  shape[a] += before + after;
+  const std::size_t run = along * inner, row = shape[a] * inner, offset = before * inner;
+  const Extent extent{1, 1, outer, run};
+  const kernels::Strides narrow{0, 0, run, 1}, wide{0, 0, row, 1};
+  Var<T> y = tape.output("pad", shape, x);
+  std::fill_n(y.data(), y.size(), static_cast<T>(value));
+  kernels::strided_copy(extent, x.data(), narrow, y.data() + offset, wide, false);
+  tape.on_backward(y, [=] {
+    const auto [dx, accumulate] = x.tape().slot(x);
+    kernels::strided_copy(extent, y.tape().slot(y).data + offset, wide, dx, narrow, accumulate);
+  });
+  return y;
+}
+
+template <class T>
+Var<T> detach(Var<T> x) {
+  return x.tape("detach").constant_alias("detach", x);
+}
+
 template Var<float> reshape(Var<float>, Shape);
 template Var<double> reshape(Var<double>, Shape);
 template Var<float> transpose(Var<float>, Axes);
@@ -159,5 +226,15 @@ template Var<float> slice(Var<float>, int, std::size_t, std::size_t);
 template Var<double> slice(Var<double>, int, std::size_t, std::size_t);
 template Var<float> concat(std::span<const Var<float>>, int);
 template Var<double> concat(std::span<const Var<double>>, int);
+template Var<float> stack(std::span<const Var<float>>, int);
+template void split(Var<float>, std::span<const std::size_t>, int, std::span<Var<float>>);
+template void split(Var<float>, int, std::span<Var<float>>);
+template Var<float> pad(Var<float>, int, std::size_t, std::size_t, double);
+template Var<float> detach(Var<float>);
+template Var<double> stack(std::span<const Var<double>>, int);
+template void split(Var<double>, std::span<const std::size_t>, int, std::span<Var<double>>);
+template void split(Var<double>, int, std::span<Var<double>>);
+template Var<double> pad(Var<double>, int, std::size_t, std::size_t, double);
+template Var<double> detach(Var<double>);
 
 }  // namespace xtape

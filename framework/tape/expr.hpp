@@ -78,11 +78,16 @@ Var<T> Tape<T>::input(const Expression& expression, bool requires_grad) {
 template <class T>
 template <class Expression>
 Mask Tape<T>::mask(const Expression& expression) {
-  static_assert(std::is_same_v<detail::ElementOf<Expression>, bool>, "a mask is made from an expression of bool");
-  std::uint8_t* data = nullptr;
-  const Mask mask = constant("mask", Shape(expression.shape()), data);
-  detail::evaluate(expression, data);
-  return mask;
+  if constexpr (std::is_same_v<Expression, Mask>) {
+    check(expression, "mask");
+    return expression;
+  } else {
+    static_assert(std::is_same_v<detail::ElementOf<Expression>, bool>, "a mask is made from an expression of bool");
+    std::uint8_t* data = nullptr;
+    const Mask mask = constant("mask", Shape(expression.shape()), data);
+    detail::evaluate(expression, data);
+    return mask;
+  }
 }
 
 template <class T>

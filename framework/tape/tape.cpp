@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <xtape/framework/base/layer_name.hpp>
+
 namespace xtape {
 namespace {
 
@@ -49,6 +51,7 @@ typename Tape<T>::Node& Tape<T>::push(const char* op, Shape shape) {
                      detail::Ticket::node_bits);
   Node& node = nodes_.emplace_back();
   node.op = op;
+  node.layer = current_layer();
   node.shape = shape;
   node.stamp = stamp_;
   node.owner = static_cast<std::uint32_t>(nodes_.size() - 1);
@@ -138,6 +141,13 @@ Var<T> Tape<T>::alias(const char* op, Shape shape, Var<T> x) {
   node.owner = source.owner;
   node.requires_grad = source.requires_grad && recording();
   return handle(nodes_.size() - 1);
+}
+
+template <class T>
+Var<T> Tape<T>::constant_alias(const char* op, Var<T> x) {
+  Var<T> y = alias(op, node(x, op).shape, x);
+  node(y, op).requires_grad = false;
+  return y;
 }
 
 template <class T>
@@ -273,10 +283,10 @@ void Tape<T>::begin_backward(Var<T> y) {
       "not (was it made under no_grad?)",
       last.op);
   if (!open_.empty())
-    throw TapeError(
-        fmt::format("[{}] its output requires a gradient, so the op must close it with "
-                    "tape.on_backward(y, ...); got backward() next",
-                    nodes_[open_.back()].op));
+    raise<TapeError>(
+        "[{}] its output requires a gradient, so the op must close it with tape.on_backward(y, ...); got backward() "
+        "next",
+        nodes_[open_.back()].op);
   for (std::size_t i = 0; i <= y.ticket_.node; ++i)
     if (nodes_[i].requires_grad) check_versions(nodes_[i]);
   // Gradients of intermediate values start anew, also of those recorded after y: they may be further outputs of the op
@@ -289,17 +299,26 @@ void Tape<T>::begin_backward(Var<T> y) {
 }
 
 template <class T>
+bool Tape<T>::run_callback(std::size_t i) {
+  if (nodes_[i].run == nullptr) return false;
+  const std::uint32_t *outputs = nodes_[i].outputs, *end = outputs + nodes_[i].output_count;
+  if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) return false;
+  for (const auto* o = outputs; o != end; ++o)
+    if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
+  nodes_[i].run(nodes_[i].callback);
+  return true;
+}
+
+template <class T>
+void Tape<T>::release_outputs(const Node& first) {
+  for (const auto* o = first.outputs; o != first.outputs + first.output_count; ++o)
+    if (!nodes_[*o].retained) release_gradient(nodes_[*o]);
+}
+
+template <class T>
 void Tape<T>::run_backward(Var<T> y) {
-  for (std::size_t i = y.ticket_.node + 1; i-- > 0;) {
-    if (nodes_[i].run == nullptr) continue;
-    const std::uint32_t *outputs = nodes_[i].outputs, *end = outputs + nodes_[i].output_count;
-    if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) continue;
-    for (const auto* o = outputs; o != end; ++o)
-      if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
-    nodes_[i].run(nodes_[i].callback);
-    for (const auto* o = outputs; o != end; ++o)
-      if (!nodes_[*o].retained) release_gradient(nodes_[*o]);
-  }
+  for (std::size_t i = y.ticket_.node + 1; i-- > 0;)
+    if (run_callback(i)) release_outputs(nodes_[i]);
 }
 
 // ---- the life of a record
@@ -339,46 +358,6 @@ MemoryUse Tape<T>::memory() const {
           {nodes_.size() * sizeof(Node) + callbacks, node_bytes + callbacks_peak},
           {pool_.used(), pool_.peak()},
           arena_.reserved() + pool_.reserved() + node_bytes};
-}
-
-template <class T>
-std::array<Var<T>, 8> Tape<T>::Scope::keep_all(std::initializer_list<Var<T>> ys) {
-  std::array<Var<T>, 8> kept;
-  std::array<T*, 8> copies{};
-  std::array<Node, 8> sources;
-  require<TapeError>(ys.size() <= kept.size(), "[scope.keep] at most {} values can be kept, got {}", kept.size(),
-                     ys.size());
-  require<TapeError>(depth_ == tape_.scope_depth_, "[scope.keep] expected the innermost scope, got one of {} around it",
-                     tape_.scope_depth_ - depth_);
-  require<TapeError>(clears_ == tape_.clears_,
-                     "[scope.keep] expected a scope that is open, got one that clear() ended");
-  std::size_t n = 0;
-  for (Var<T> y : ys) {
-    sources[n] = tape_.node(y, "scope.keep");
-    require<TapeError>(
-        !sources[n].requires_grad,
-        "[scope.keep] expected a value that requires no gradient, got [{}] {}, whose record ends with the "
-        "scope; use no_grad() in it",
-        sources[n].op, sources[n].shape);
-    ++n;
-  }
-  // Their memory is about to be given back, and may overlap the place that they move to.
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t count = sources[i].shape.size();
-    copies[i] = static_cast<T*>(tape_.pool_.allocate(count * sizeof(T)));
-    std::copy_n(sources[i].value, count, copies[i]);
-  }
-  tape_.release(start_);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t count = sources[i].shape.size();
-    T* value = tape_.value_memory(count);
-    std::copy_n(copies[i], count, value);
-    tape_.pool_.free(copies[i], count * sizeof(T));
-    tape_.push("kept", sources[i].shape).value = value;
-    kept[i] = tape_.handle(tape_.nodes_.size() - 1);
-  }
-  start_ = tape_.position();
-  return kept;
 }
 
 template class Tape<float>;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <new>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -49,6 +50,18 @@ struct GradientSlot {
 /// What the random numbers of one op are a function of.
 struct RandomState {
   std::uint64_t seed, step, ordinal, first_row;
+};
+
+/// An infinity or NaN on a record, and where it came from (see Tape::find_non_finite).
+template <class T>
+struct NonFinite {
+  Var<T> holder;  // the value that holds it, or whose gradient does
+  std::size_t index;
+  T number;
+  bool given;                             // the holder was not computed
+  std::optional<Parameter<T>> parameter;  // the holder, if it is one
+  std::optional<Var<T>> passed_by;        // for a gradient: the value whose op's backward made it
+  std::optional<Var<T>> hiding;           // for a value: what was given with -inf in it and led to it
 };
 
 /// What a backward callback has to be. It lives in the tape's memory and is never destroyed, so it may capture Vars,
@@ -101,6 +114,8 @@ class Tape {
   Var<T> output_from(const char* op, Shape shape, const Var<T>* inputs, std::size_t count);
   /// A value of another shape in the same memory, with the same gradient: how reshape is made.
   Var<T> alias(const char* op, Shape shape, Var<T> x);
+  /// The same value in the same memory, but without a gradient: how detach is made.
+  Var<T> constant_alias(const char* op, Var<T> x);
 
   /// Closes an output: the callback adds into the gradients of those inputs that require one. It may hold handles,
   /// tape memory and numbers, nothing with a destructor.
@@ -137,6 +152,14 @@ class Tape {
   /// Keeps the gradient of an intermediate value after backward, until clear() or the next backward.
   void retain_grad(Var<T> x);
 
+  /// What made y infinite or NaN: the earliest such value, among those that led to y, whose inputs are all finite. An
+  /// input that holds -inf may be meant to hide something, as in attention: if nothing else explains y, then the first
+  /// value beyond -inf that came of it. Empty if y is finite.
+  std::optional<NonFinite<T>> find_non_finite(Var<T> y);
+  /// The first gradient beyond finite on the way from a scalar to the parameters whose gradient is such, found by
+  /// running backward again; all gradients are left as they were. Empty if that makes none.
+  std::optional<NonFinite<T>> find_non_finite_gradient(Var<T> scalar);
+
   // ---- the life of a record
 
   /// Forgets everything on the tape; every Var of it is refused from now on. Counts as the next step (see set_step).
@@ -155,6 +178,7 @@ class Tape {
     step_ = step;
     first_row_ = first_row;
   }
+  std::uint64_t step() const { return step_; }
   MemoryUse memory() const;
   /// Number of values on the tape.
   std::size_t size() const { return nodes_.size(); }
@@ -174,6 +198,7 @@ class Tape {
   enum class Gradient : std::uint8_t { none, present, released };
   struct Node {
     const char* op = "";
+    const char* layer = "";  // path of the layer whose call made it
     T* value = nullptr;
     T* grad = nullptr;
     Shape shape;
@@ -217,6 +242,10 @@ class Tape {
   void check_versions(const Node& user) const;
   void begin_backward(Var<T> y);
   void run_backward(Var<T> y);
+  bool run_callback(std::size_t node);
+  void release_outputs(const Node& node);
+  class KeptGradients;
+  NonFinite<T> non_finite_at(std::uint32_t holder, std::size_t index, const T* numbers);
 
   Position position() const { return {nodes_.size(), parameters_.size(), values_.now, saved_.now, arena_.mark()}; }
   void release(const Position& position);

@@ -31,6 +31,11 @@ const char* Var<T>::op() const {
 }
 
 template <class T>
+const char* Var<T>::layer() const {
+  return tape().node(*this, "layer").layer;
+}
+
+template <class T>
 T* Var<T>::data() const {
   return tape().node(*this, "value").value;
 }

@@ -35,6 +35,8 @@ class Var {
   Tape<T>& tape(const char* op = "tape") const;
   /// Name of the op that made it.
   const char* op() const;
+  /// Path of the layer whose call made it, "" outside of all (see LayerName).
+  const char* layer() const;
 
   /// The value as an xtensor adaptor on the tape's memory (defined in expr.hpp). To be written by the op that made it,
   /// once.

@@ -84,7 +84,7 @@ Var<double> call_with(F& f, Tape<double>& tape, std::span<const Var<double>> x, 
     if constexpr (!takes_no_tape<F>) {
       if constexpr (takes<F, Tape<double>&>(inputs)) return f(tape, Var<double>(x[I])...);
     }
-    throw Error(fmt::format("[gradcheck] the function cannot be called with {} inputs", sizeof...(I)));
+    raise("[gradcheck] the function cannot be called with {} inputs", sizeof...(I));
   }
 }
 template <std::size_t N = 0, class F>
@@ -93,8 +93,7 @@ Var<double> call(F& f, Tape<double>& tape, std::span<const Var<double>> x) {
   if constexpr (N < most_inputs)
     return call<N + 1>(f, tape, x);
   else
-    throw Error(
-        fmt::format("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, x.size()));
+    raise("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, x.size());
 }
 
 template <class F>

@@ -4,6 +4,40 @@
 
 namespace xtape::op_cases {
 
+inline void einsums(std::vector<OpCase>& t) {
+  const auto push = [&](const char* pattern, std::vector<Shape> shapes, OpPair op, OpPair reference,
+                        std::vector<std::vector<Shape>> refused = {}) {
+    t.push_back({"einsum", pattern, shapes, op, reference, Domain::normal, refused});
+  };
+  push("ij,jk->ik", {{3, 4}, {4, 5}}, both([](auto x) { return einsum("ij,jk->ik", x[0], x[1]); }),
+       both([](auto x) { return matmul(x[0], x[1]); }), {{{3, 4}, {3, 5}}, {{3}, {3, 5}}, {{3, 4}, {4, 5, 1}}});
+  push("bqhd,bkhd->bhqk", {{2, 3, 2, 5}, {2, 4, 2, 5}},
+       both([](auto x) { return einsum("bqhd,bkhd->bhqk", x[0], x[1]); }), both([](auto x) {
+         return matmul(transpose(x[0], {0, 2, 1, 3}), transpose(x[1], {0, 2, 3, 1}));
+       }));
+  push("bhqk,bkhd->bqhd", {{2, 2, 3, 4}, {2, 4, 2, 5}},
+       both([](auto x) { return einsum("bhqk,bkhd->bqhd", x[0], x[1]); }), both([](auto x) {
+         return transpose(matmul(x[0], transpose(x[1], {0, 2, 1, 3})), {0, 2, 1, 3});
+       }));
+  push("bi,oij,bj->bo", {{2, 3}, {4, 3, 5}, {2, 5}},
+       both([](auto x) { return einsum("bi,oij,bj->bo", x[0], x[1], x[2]); }), both([](auto x) {
+         const auto left = matmul(x[0], x[1]);  // (o, b, j)
+         return transpose(sum(left * x[2], -1));
+       }));
+  push("i,j->ji", {{3}, {4}}, both([](auto x) { return einsum("i,j->ji", x[0], x[1]); }), both([](auto x) {
+         return reshape(x[1], {4, 1}) * x[0];
+       }));
+  push("bij,bij->b", {{2, 3, 4}, {2, 3, 4}}, both([](auto x) { return einsum("bij,bij->b", x[0], x[1]); }),
+       both([](auto x) {
+         return sum(x[0] * x[1], {1, 2});
+       }));
+  push("ijkl->lj", {{2, 3, 4, 5}}, both([](auto x) { return einsum("ijkl->lj", x[0]); }), both([](auto x) {
+         return transpose(sum(x[0], {0, 2}));
+       }));
+  push("ij,k->i", {{2, 3}, {4}}, both([](auto x) { return einsum("ij,k->i", x[0], x[1]); }),
+       both([](auto x) { return sum(x[0], 1) * sum(x[1]); }));
+}
+
 inline void products(std::vector<OpCase>& t) {
   const auto op = both([](auto x) { return matmul(x[0], x[1]); });
   const std::vector<std::vector<Shape>> refused = {{{2, 3}, {4, 5}}, {{}, {2}}, {{2, 3, 4}, {3, 4, 5}}, {{3}, {4}}};
@@ -47,6 +81,7 @@ inline void products(std::vector<OpCase>& t) {
       t.push_back({"linear", to_string(x), {x, {out, in}}, both([](auto v) { return linear(v[0], v[1]); })});
     }
   }
+  einsums(t);
 }
 
 }  // namespace xtape::op_cases

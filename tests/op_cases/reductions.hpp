@@ -8,6 +8,8 @@ inline void reductions(std::vector<OpCase>& t) {
   for (const Shape& shape : any_shape) {
     t.push_back({"sum", to_string(shape), {shape}, both([](auto x) { return sum(x[0]); })});
     if (shape.size() > 0) t.push_back({"mean", to_string(shape), {shape}, both([](auto x) { return mean(x[0]); })});
+    if (shape.size() > 0) t.push_back({"max", to_string(shape), {shape}, both([](auto x) { return max(x[0]); })});
+    if (shape.size() > 1) t.push_back({"var", to_string(shape), {shape}, both([](auto x) { return var(x[0]); })});
   }
   struct Some {
     const char* text;
@@ -31,8 +33,37 @@ inline void reductions(std::vector<OpCase>& t) {
                      {s.shape},
                      both([s, keep](auto x) { return mean(x[0], s.axes, keep); }),
                      both([s, keep](auto x) { return reference::mean(x[0], s.axes, keep); })});
+      if (s.shape.size() == 0) continue;
+      t.push_back({"max", text, {s.shape}, both([s, keep](auto x) { return max(x[0], s.axes, keep); })});
+      if (s.axes.count() == 0) continue;
+      for (const double correction : {0.0, 1.0})
+        t.push_back({"var",
+                     text,
+                     {s.shape},
+                     both([=](auto x) { return var(x[0], s.axes, keep, correction); }),
+                     both([=](auto x) { return reference::var(x[0], s.axes, keep, correction); })});
     }
   }
+  for (const Shape& shape : any_shape) {
+    if (shape.rank() == 0) continue;
+    t.push_back({"cumsum",
+                 to_string(shape),
+                 {shape},
+                 both([](auto x) { return cumsum(x[0], -1); }),
+                 both([](auto x) { return reference::cumsum(x[0]); }),
+                 Domain::normal,
+                 {{{}}}});
+    t.push_back({"cumsum", "axis 0 of " + to_string(shape), {shape}, both([](auto x) { return cumsum(x[0], 0); })});
+  }
+  t.push_back({"max",
+               "of nothing refused",
+               {{2}},
+               both([](auto x) { return max(x[0]); }),
+               {},
+               Domain::normal,
+               {{{0}}, {{2, 0}}}});
+  t.push_back(
+      {"var", "of one refused", {{2}}, both([](auto x) { return var(x[0]); }), {}, Domain::normal, {{{}}, {{1}}}});
   t.push_back({"sum",
                "axis out of range",
                {{2}},

@@ -33,6 +33,20 @@ inline void rows(std::vector<OpCase>& t) {
   t.push_back({"softmax", "axis 0", {{3, 5}}, both([](auto x) { return softmax(x[0], 0); })});
   t.push_back({"softmax", "axis 1 of 4", {{2, 3, 2, 5}}, both([](auto x) { return softmax(x[0], 1); })});
   t.push_back({"log_softmax", "axis 1", {{2, 3, 5}}, both([](auto x) { return log_softmax(x[0], 1); })});
+  for (const Shape& shape : std::vector<Shape>{{6}, {2, 6}, {3, 2, 17}, {70, 33}, {0, 6}, {1}}) {
+    t.push_back({"rms_norm",
+                 to_string(shape),
+                 {shape, {shape.back()}},
+                 both([](auto x) { return rms_norm(x[0], x[1]); }),
+                 both([](auto x) { return reference::rms_norm(x[0]) * x[1]; }),
+                 Domain::normal,
+                 {{{2, 6}, {5}}, {{2, 6}, {1, 6}}, {{2, 0}, {0}}, {{}, {1}}}});
+  }
+  t.push_back({"rms_norm",
+               "without gain, eps 0.1",
+               {{2, 3, 5}},
+               both([](auto x) { return rms_norm(x[0], std::nullopt, 0.1); }),
+               both([](auto x) { return reference::rms_norm(x[0], 0.1); })});
   const auto affine = both([](auto x) { return layer_norm(x[0], x[1], x[2]); });
   const auto composed = both([](auto x) { return reference::layer_norm(x[0]) * x[1] + x[2]; });
   const std::vector<std::vector<Shape>> refused = {{{2, 6}, {5}, {6}}, {{2, 6}, {6}, {1, 6}}, {{2, 0}, {0}, {0}}};

@@ -21,21 +21,6 @@ inline void tokens(std::vector<OpCase>& t) {
   t.back().refused.pop_back();  // no token at all is out of range
   t.push_back({"dropout", "half", {{5, 7}}, both([](auto x) { return dropout(x[0], 0.5); })});
   t.push_back({"dropout", "all", {{5, 7}}, both([](auto x) { return dropout(x[0], 1); })});
-  const xt::xarray<int> targets = {{2, -100, 0}, {4, 4, -100}};
-  for (const auto& [text, options] : std::vector<std::pair<const char*, CrossEntropyOptions>>{
-           {"mean", {}}, {"sum", {.reduction = Reduction::sum}}, {"smoothed", {.label_smoothing = 0.1}}})
-    t.push_back({"cross_entropy",
-                 text,
-                 {{2, 3, 5}},
-                 both([=, options = options](auto x) { return cross_entropy(x[0], targets, options); }),
-                 both([=, options = options](auto x) {
-                   return reference::cross_entropy(x[0], x[0].tape().integers(targets), options);
-                 }),
-                 Domain::normal,
-                 {{{2, 4, 5}}, {{3, 5}}, {{}}, {{2, 3, 4}}}});
-  const xt::xarray<int> ignored = {-100, -100};
-  t.push_back(
-      {"cross_entropy", "nothing counts", {{2, 5}}, both([=](auto x) { return cross_entropy(x[0], ignored); })});
 }
 
 }  // namespace xtape::op_cases
