@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <xtape/layers/feed_forward.hpp>
 #include <xtape/layers/layer_norm.hpp>
 #include <xtape/layers/multi_head_attention.hpp>
@@ -17,44 +19,52 @@ struct TransformerBlockOptions {
   bool bias = true;
   std::size_t kv_heads = 0;              // of the self-attention, see MultiHeadAttentionOptions
   std::optional<RopeOptions> rope = {};  // of the self-attention
+  bool attention_only = false;           // TransformerBlock has no feed-forward (Elhage et al. 2021)
 };
 
 /// Self-attention and feed-forward, each with a residual connection and LayerNorm; x (batch, time, width) -> the same
 /// shape. Parameters are those of PyTorch's nn.TransformerEncoderLayer: self_attn, linear1, linear2, norm1, norm2.
 ///   pre:  x = x + self_attn(norm1(x));   x = x + feed_forward(norm2(x))
 ///   post: x = norm1(x + self_attn(x));   x = norm2(x + feed_forward(x))
+/// With attention_only the second half, its parameters and norm2 are absent.
 template <class T>
 struct TransformerBlock {
   LayerName name;
   MultiHeadAttention<T> self_attn;
-  FeedForward<T> feed_forward;
-  LayerNorm<T> norm1, norm2;
+  std::optional<FeedForward<T>> feed_forward;
+  LayerNorm<T> norm1;
+  std::optional<LayerNorm<T>> norm2;
   Dropout dropout;
   Norm norm;
 
   TransformerBlock(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
       : self_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads, .rope = options.rope}),
-        feed_forward(width, options.hidden > 0 ? options.hidden : 4 * width, rng,
-                     {.activation = options.activation, .dropout = options.dropout, .bias = options.bias}),
         norm1(width),
-        norm2(width),
         dropout(options.dropout),
-        norm(options.norm) {}
+        norm(options.norm) {
+    if (options.attention_only) return;
+    feed_forward.emplace(
+        width, options.hidden > 0 ? options.hidden : 4 * width, rng,
+        FeedForwardOptions{.activation = options.activation, .dropout = options.dropout, .bias = options.bias});
+    norm2.emplace(width);
+  }
 
   /// `positions` (batch, time) are for rotary positions of rows that are padded on the left.
   Var<T> operator()(Var<T> x, const Attend<T>& attend = {}, const Integers& positions = {}) const {
     const auto here = name.enter();
     if (norm == Norm::pre) {
       x = x + dropout(self_attn(norm1(x), attend, positions));
-      return x + dropout(feed_forward(norm2(x)));
+      return feed_forward ? x + dropout((*feed_forward)((*norm2)(x))) : x;
     }
     x = norm1(x + dropout(self_attn(x, attend, positions)));
-    return norm2(x + dropout(feed_forward(x)));
+    return feed_forward ? (*norm2)(x + dropout((*feed_forward)(x))) : x;
   }
   void visit(auto&& f) {
     f("self_attn", self_attn);
-    f("linear1", feed_forward.linear1);
-    f("linear2", feed_forward.linear2);
+    if (feed_forward) {
+      f("linear1", feed_forward->linear1);
+      f("linear2", feed_forward->linear2);
+    }
     f("norm1", norm1);
     f("norm2", norm2);
   }

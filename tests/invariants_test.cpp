@@ -58,7 +58,7 @@ class Bits {
 Var<double> watched_model(Tape<double>& tape, Bits& keep, Parameter<double>& table, TransformerBlock<double>& block,
                           const xt::xarray<int>& tokens) {
   const MultiHeadAttention<double>& self = block.self_attn;
-  const Linear<double>&linear1 = block.feed_forward.linear1, &linear2 = block.feed_forward.linear2;
+  const Linear<double>&linear1 = block.feed_forward->linear1, &linear2 = block.feed_forward->linear2;
   const auto weight = [&](const Parameter<double>& p) { return keep(tape.var(p)); };
   const auto x = keep(dropout(keep(embedding(weight(table), tokens)), 0.2));
   const auto norm1 = keep(layer_norm(x, weight(block.norm1.weight), weight(block.norm1.bias)));
@@ -68,7 +68,7 @@ Var<double> watched_model(Tape<double>& tape, Bits& keep, Parameter<double>& tab
   keep(mixed.output), keep(mixed.weights), keep(mixed.log_sum_exp);
   const auto projected = keep(linear(mixed.output, weight(self.out_proj.weight), weight(*self.out_proj.bias)));
   const auto y = keep(x + projected);
-  const auto norm2 = keep(layer_norm(y, weight(block.norm2.weight), weight(block.norm2.bias)));
+  const auto norm2 = keep(layer_norm(y, weight(block.norm2->weight), weight(block.norm2->bias)));
   const auto hidden = keep(gelu(keep(linear(norm2, weight(linear1.weight), weight(*linear1.bias)))));
   const auto z = keep(y + keep(linear(hidden, weight(linear2.weight), weight(*linear2.bias))));
   const auto logits = keep(matmul(keep(z * keep(tanh(z))), keep(transpose(weight(table)))));

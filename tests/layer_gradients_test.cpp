@@ -108,9 +108,12 @@ TEST(LayerGradients, OfPreNormAndPostNormBlocks) {
   for (const Norm norm : {Norm::pre, Norm::post})
     for (const bool causal : {false, true}) {
       Rng rng(5);
-      auto block = shaken(TransformerBlock<double>(6, 2, rng, {.norm = norm, .hidden = 10}));
-      const auto f = [&](Var64 x) { return block(x, {.causal = causal}); };
-      EXPECT_TRUE(gradcheck(f, {{2, 4, 6}}, {.parameters = parameters<double>(block)}));
+      for (const bool attention_only : {false, true}) {
+        auto block = shaken(
+            TransformerBlock<double>(6, 2, rng, {.norm = norm, .hidden = 10, .attention_only = attention_only}));
+        const auto f = [&](Var64 x) { return block(x, {.causal = causal}); };
+        EXPECT_TRUE(gradcheck(f, {{2, 4, 6}}, {.parameters = parameters<double>(block)}));
+      }
     }
 }
 

@@ -149,5 +149,13 @@ TEST(ParameterList, NamesAreThoseOfPyTorch) {
                 "blocks.0.norm2.weight", "blocks.0.norm2.bias", "norm.weight", "norm.bias", "head.weight"}));
 }
 
+TEST(ParameterList, ABlockOfAttentionAloneHasNeitherFeedForwardNorNorm2) {
+  Rng rng(5);
+  TransformerBlock<float> block(4, 2, rng, {.attention_only = true});
+  EXPECT_EQ(names(parameters<float>(block)),
+            (std::vector<std::string>{"self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
+                                      "self_attn.out_proj.bias", "norm1.weight", "norm1.bias"}));
+}
+
 }  // namespace
 }  // namespace xtape
