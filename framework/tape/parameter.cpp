@@ -23,20 +23,25 @@ const char* to_string(Role role) {
 
 template <class T>
 Parameter<T>::Parameter(Shape shape, Role role) : state_(std::make_shared<State>()) {
-  const std::size_t bytes = std::max<std::size_t>(shape.size(), 1) * sizeof(T);
   state_->shape = shape;
   state_->role = role;
-  state_->value = aligned_bytes(bytes);
-  state_->grad = aligned_bytes(bytes);
+  state_->value = aligned_bytes(std::max<std::size_t>(shape.size(), 1) * sizeof(T));
   std::fill_n(reinterpret_cast<T*>(state_->value.get()), shape.size(), T(0));
 }
 
 template <class T>
 T* Parameter<T>::grad_data() {
-  T* grad = reinterpret_cast<T*>(state_->grad.get());
-  if (!state_->has_grad) std::fill_n(grad, size(), T(0));
-  state_->has_grad = true;
+  const bool fresh = !state_->has_grad;
+  T* grad = touch_grad_data();
+  if (fresh) std::fill_n(grad, size(), T(0));
   return grad;
+}
+
+template <class T>
+T* Parameter<T>::touch_grad_data() {
+  if (!state_->grad) state_->grad = aligned_bytes(std::max<std::size_t>(size(), 1) * sizeof(T));
+  state_->has_grad = true;
+  return reinterpret_cast<T*>(state_->grad.get());
 }
 
 template <class T>

@@ -56,10 +56,7 @@ class Parameter {
   }
   T* grad_data();
   /// The gradient's memory as it stands, and a mark that it now holds one. For tapes: they know what is there.
-  T* touch_grad_data() {
-    state_->has_grad = true;
-    return reinterpret_cast<T*>(state_->grad.get());
-  }
+  T* touch_grad_data();
 
  private:
   struct State {
@@ -67,7 +64,7 @@ class Parameter {
     Role role;
     bool frozen = false, has_grad = false;
     std::uint64_t version = 0;
-    AlignedBytes value, grad;
+    AlignedBytes value, grad;  // the gradient's from its first touch on: optimizer states have none
   };
   struct Tied {};  // so that Parameter({0}) can only mean a shape
   Parameter(Tied, std::shared_ptr<State> state) : state_(std::move(state)) {}
