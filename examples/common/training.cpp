@@ -1,6 +1,7 @@
 #include "common/training.hpp"
 
 #include <xtape/framework/ops/ops.hpp>
+#include <xtape/framework/train/gradients.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/schedule.hpp>
 #include "common/progress.hpp"
