@@ -15,7 +15,7 @@ using namespace examples;
 constexpr std::size_t longest_text = 40;  // characters whose heat map fits the page
 
 struct Settings {
-  std::string text = "远方有颗苹果树", mask = "causal", steps = "all";
+  std::string text = "远方有颗苹果树", mask = "causal", steps = "all", data;
   std::size_t width = 8, heads = 2;
   std::uint64_t seed = 0;
 };
@@ -30,6 +30,7 @@ void add_flags(CLI::App& app, Settings& s) {
          "one chapter of the text's walk-through, or one of three that were computed with NumPy: five, batched, "
          "seven")
       ->check(CLI::IsMember({"all", "forward", "backward", "costs", "mistakes", "five", "batched", "seven"}));
+  app.add_option("--data", s.data, "folder of those three, by default examples/data");
   app.add_option("--seed", s.seed, "of all random numbers")->check(CLI::Range(0, 1'000'000'000));
   for (CLI::Option* option : app.get_options()) option->capture_default_str();
 }
@@ -46,7 +47,8 @@ std::vector<std::string> tokens_of(const std::string& text) {
 }
 
 bool run(const Settings& s) {
-  if (s.steps == "five" || s.steps == "batched" || s.steps == "seven") return print_numpy_walkthrough(s.steps);
+  if (s.steps == "five" || s.steps == "batched" || s.steps == "seven")
+    return print_numpy_walkthrough(s.steps, s.data.empty() ? XTAPE_EXAMPLES_DATA : s.data);
   xtape::require(s.width % s.heads == 0, "--width must be a multiple of --heads, got {} and {}", s.width, s.heads);
   const Lesson lesson = lesson_of(tokens_of(s.text), s.width, s.heads, s.mask == "causal", s.seed);
   const auto chapter = [&](const char* name) { return s.steps == "all" || s.steps == name; };
@@ -54,8 +56,10 @@ bool run(const Settings& s) {
   fmt::print("Multi-head self-attention, step by step\n\n");
   print_text(
       fmt::format("\"{}\": T = {} tokens, width d = {}, h = {} heads, so each head has d_k = d / h = {} columns. Mask: "
-                  "{}. Seed {}.",
+                  "{}. Seed: {}.",
                   s.text, lesson.tokens.size(), s.width, s.heads, lesson.head_width(), s.mask, s.seed));
+  if (s.steps == "all")
+    print_text("Chapters: forward, backward, costs, mistakes; --steps forward shows the first alone.");
   bool right = true;
   if (chapter("forward")) print_forward(lesson);
   if (chapter("backward")) right = print_backward(lesson);

@@ -58,8 +58,7 @@ class Comparison {
     const std::string name = "d" + step + (of_heads ? " of head 0" : "");
     const Labels labels = of_tokens ? lesson_.tokens : rows == 1 ? Labels{""} : numbered(rows);
     print_beside({name, analytic, labels}, {"its finite difference", numeric, {}});
-    print_text(fmt::format("largest difference of {} numbers: {:.0e}; from the tape's: {:.0e}", checked, difference,
-                           from_tape));
+    print_text(fmt::format("largest difference of {} numbers: {:.0e}", checked, difference));
     worst_ = std::max(worst_, difference);
     worst_from_tape_ = std::max(worst_from_tape_, from_tape);
     checked_ += checked;
@@ -69,9 +68,10 @@ class Comparison {
     const bool right = worst_ < allowed && worst_from_tape_ < allowed;
     fmt::print("\n");
     print_text(
-        fmt::format("{}: {} gradients by formula differ from their finite differences by at most {:.0e}, and "
-                    "from those of the tape by at most {:.0e}.",
-                    right ? "All agree" : "NOT ALL AGREE", checked_, worst_, worst_from_tape_));
+        fmt::format("{}: {} numbers by formula differ from their finite differences by at most {:.0e}, and all "
+                    "gradients by formula "
+                    "from those that tape.backward() made by {}.",
+                    right ? "All agree" : "NOT ALL AGREE", checked_, worst_, at_most(worst_from_tape_)));
     return right;
   }
 
@@ -100,7 +100,7 @@ bool print_backward(const Lesson& lesson) {
   print_text(fmt::format(
       "Training needs to know how a loss L changes with each number. What follows attention hands back dY, the "
       "derivatives of L with respect to Y (here random, L = Σ dY·Y); from there we walk back, step by step. Two rules "
-      "do it all. Of C = A B: dA = dC Bᵀ and dB = Aᵀ dC. And what was used several times adds up. Beside each "
+      "do nearly all. If C = A B, then dA = dC Bᵀ and dB = Aᵀ dC. What was used several times adds up. Beside each "
       "gradient stands its finite difference: one number is moved by ±{:.0e}, everything after it is computed again, "
       "and L is seen to change.",
       nudge));
@@ -123,8 +123,9 @@ bool print_backward(const Lesson& lesson) {
                   "O_h = P V_h. A value hears from everyone who took it, as much as they took.");
   comparison.show(
       "", "dP = dO_h V_hᵀ", "P", dP,
-      "A weight matters as much as the value that it lets in points along dO. Hidden places have a gradient "
-      "here too; the next step drops it.");
+      lesson.causal ? "How far does the value that a weight lets in point along dO? Hidden places have a gradient here "
+                      "too; the next step drops it."
+                    : "How far does the value that a weight lets in point along dO?");
 
   const Var<double> dS_masked = steps["P"] * (dP - row_sums(dP * steps["P"]));
   comparison.show(

@@ -1,6 +1,7 @@
 #pragma once
 // The chapters of the walk-through. Each prints its own.
 
+#include <filesystem>
 #include <string>
 
 #include "attention_walkthrough/steps.hpp"
@@ -12,8 +13,8 @@ void print_forward(const Lesson& lesson);
 bool print_backward(const Lesson& lesson);
 void print_costs(const Lesson& lesson);
 void print_mistakes(const Lesson& lesson);
-/// One of the walk-throughs that were computed with NumPy: "five", "batched" or "seven". False if a digit differs, or a
-/// property does not hold.
-bool print_numpy_walkthrough(const std::string& which);
+/// One of the walk-throughs that were computed with NumPy, "five", "batched" or "seven", from its file in a folder.
+/// False if a digit differs, or a property does not hold.
+bool print_numpy_walkthrough(const std::string& which, const std::filesystem::path& folder);
 
 }  // namespace examples

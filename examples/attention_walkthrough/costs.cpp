@@ -31,8 +31,8 @@ std::string number(std::size_t n) { return grouped(static_cast<double>(n)); }
 void print_row(const std::string& step, const std::string& formula, const std::string& dimensions,
                const std::string& shape, const std::string& numbers, const std::string& bytes,
                const std::string& multiply_adds) {
-  fmt::print("   {}{}{}{}{:>9}{:>11}{:>15}\n", padded(step, 11), padded(formula, 15), padded(dimensions, 15),
-             padded(shape, 15), numbers, bytes, multiply_adds);
+  print_line(fmt::format("   {}{}{}{}{:>9}{:>11}{:>15}", padded(step, 11), padded(formula, 15), padded(dimensions, 15),
+                         padded(shape, 15), numbers, bytes, multiply_adds));
 }
 
 void print_ledger(const Lesson& lesson) {

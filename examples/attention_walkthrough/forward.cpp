@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <xtensor/xsort.hpp>
+#include <xtensor/xview.hpp>
 
 #include "attention_walkthrough/chapters.hpp"
 #include "attention_walkthrough/page.hpp"
@@ -14,28 +16,27 @@ using xtape::Tape, xtape::Var;
 
 namespace {
 
-/// "(7, 8) = (7, 8)(8, 8)"
-std::string shapes(Var<double> y, std::initializer_list<Var<double>> factors) {
-  std::string text = to_string(y.shape()) + " =";
-  for (const Var<double> x : factors) text += " " + to_string(x.shape());
-  return text;
+/// "(7, 8) = (7, 8) (8, 8)"
+std::string shapes(Var<double> y, Var<double> a, Var<double> b) {
+  return fmt::format("{} = {} {}", y.shape(), a.shape(), b.shape());
 }
+/// "(7, 8) -> (2, 7, 4)"
+std::string change(Var<double> x, Var<double> y) { return fmt::format("{} → {}", x.shape(), y.shape()); }
 
-/// "(0.1)(0.2) + (0.3)(0.4)": what a row of a times a column of b adds up. Beyond four products the middle is left out.
-std::string products(const Matrix& a, std::size_t row, const Matrix& b, std::size_t column) {
+/// "(0.1)(0.2) + (0.3)(0.4)": what the first `count` numbers of a row of a and a column of b add up. Beyond
+/// four products the middle is left out.
+std::string products(const Matrix& a, std::size_t row, const Matrix& b, std::size_t column, std::size_t count) {
   std::string text;
-  for (const std::size_t i : shown_places(a.shape(1), 4)) {
+  for (const std::size_t i : shown_places(count, 4)) {
     text += text.empty() ? "" : " + ";
     text += i == gap ? "..." : fmt::format("({})({})", number_text(a(row, i)), number_text(b(i, column)));
   }
   return text;
 }
 
-/// "e^0.1 + e^0.2" for the keys that a query may see.
-std::string exponentials(const Matrix& scores, std::size_t row) {
+/// "e^0.1 + e^0.2" for the first scores of a row.
+std::string exponentials(const Matrix& scores, std::size_t row, std::size_t visible) {
   std::string text;
-  std::size_t visible = 0;
-  while (visible < scores.shape(1) && std::isfinite(scores(row, visible))) ++visible;
   for (const std::size_t j : shown_places(visible, 4)) {
     text += text.empty() ? "" : " + ";
     text += j == gap ? "..." : "e^" + number_text(scores(row, j));
@@ -67,6 +68,7 @@ void print_forward(const Lesson& lesson) {
   const Steps steps = attention_steps(tape, lesson);
   const Labels& tokens = lesson.tokens;
   const std::size_t row = std::min<std::size_t>(1, tokens.size() - 1);  // the query that is followed by hand
+  const std::size_t visible = lesson.causal ? row + 1 : tokens.size();  // keys that it may look at
   const std::string query = tokens[row], key = tokens[0];
   const auto numbers = [&](const std::string& name) { return matrix_of(steps[name]); };
 
@@ -77,32 +79,33 @@ void print_forward(const Lesson& lesson) {
       "Attention lets each row look at the others and take over what it needs from them.");
   print_matrix({"X", numbers("X"), tokens});
 
-  print_step("1. Projection", "Q = X W_Q + b_Q", shapes(steps["Q"], {steps["X"], steps["W_Q"]}));
+  print_step("1. Projection", "Q = X W_Q + b_Q", shapes(steps["Q"], steps["X"], steps["W_Q"]));
   print_text(
       "Three learned matrices make three rows of each row. Query: what am I looking for? Key: what can I be found by? "
       "Value: what do I hand over when I am found?");
   print_matrix({"Q", numbers("Q"), tokens});
-  print_text(fmt::format("By hand, Q[{}, 0] = {} + {} = {}", query, products(numbers("X"), row, numbers("W_Q"), 0),
+  print_text(fmt::format("By hand, Q[{}, 0] = {} + {} = {}", query,
+                         products(numbers("X"), row, numbers("W_Q"), 0, lesson.width),
                          number_text(numbers("b_Q")(0, 0)), number_text(numbers("Q")(row, 0))));
   print_beside({"K = X W_K + b_K", numbers("K"), tokens}, {"V = X W_V + b_V", numbers("V"), {}});
 
-  print_step("2. Split", "Q_h = columns of Q", shapes(steps["Q_h"], {steps["Q"]}));
+  print_step("2. Split", "Q_h = columns of Q", change(steps["Q"], steps["Q_h"]));
   print_text(fmt::format(
       "Each head takes {} columns for itself, so that it can look for something else than the others: head 0 has the "
       "columns from 0 to {}, and so on. No number changes; the same is done with K and V.",
       lesson.head_width(), lesson.head_width() - 1));
   print_heads("Q_h", steps["Q_h"], tokens);
 
-  print_step("3. Scores", "S = Q_h K_hᵀ", shapes(steps["S"], {steps["Q_h"], steps["K_h"]}));
+  print_step("3. Scores", "S = Q_h K_hᵀ", shapes(steps["S"], steps["Q_h"], transpose(steps["K_h"], {0, 2, 1})));
   print_text(
       "Row: who asks. Column: who is asked. A score is the product of a query and a key: large if what is looked for "
       "is what is found there. From here on head 0 is shown; the other heads do the same with their own columns.");
   print_matrix({head_name("S", 0), numbers("S"), tokens, tokens});
   print_text(fmt::format("By hand, S[{}, {}] = {} = {}", query, key,
-                         products(numbers("Q_h"), row, xt::transpose(numbers("K_h")), 0),
+                         products(numbers("Q_h"), row, xt::transpose(numbers("K_h")), 0, lesson.head_width()),
                          number_text(numbers("S")(row, 0))));
 
-  print_step("4. Scale", "S_scaled = S / √d_k", shapes(steps["S_scaled"], {steps["S"]}));
+  print_step("4. Scale", "S_scaled = S / √d_k", to_string(steps["S_scaled"].shape()));
   print_text(fmt::format(
       "A sum of d_k products grows like √d_k. Divided by it (√{} = {}) the scores keep their size whatever the width "
       "of a head is. What happens otherwise stands at the end, among the mistakes.",
@@ -117,29 +120,35 @@ void print_forward(const Lesson& lesson) {
                  : "No mask: each token may look at all of them. (With --mask causal none looks at later ones.)");
   if (lesson.causal) print_matrix({head_name("S_masked", 0), numbers("S_masked"), tokens, tokens});
 
-  print_step("6. Softmax", "P[i, j] = e^S[i, j] / Σ_k e^S[i, k]", shapes(steps["P"], {steps["S_masked"]}));
+  print_step("6. Softmax", "P[i, j] = e^S[i, j] / Σ_k e^S[i, k]", to_string(steps["P"].shape()));
   print_text("Each row becomes weights: none is negative, and together they are 1. How much does i take from j?");
-  Panel weights{head_name("P", 0), numbers("P"), tokens, tokens};
-  print_matrix(weights);
+  print_matrix({head_name("P", 0), numbers("P"), tokens, tokens});
   print_text(fmt::format("By hand, P[{}, {}] = e^{} / ({}) = {}", query, key, number_text(numbers("S_masked")(row, 0)),
-                         exponentials(numbers("S_masked"), row), number_text(numbers("P")(row, 0))));
+                         exponentials(numbers("S_masked"), row, visible), number_text(numbers("P")(row, 0))));
   std::vector<Matrix> heads;
   for (std::size_t head = 0; head < lesson.heads; ++head) heads.push_back(matrix_of(steps["P"], head));
+  fmt::print("\n");
+  const auto last = xt::view(heads[0], tokens.size() - 1);
+  const std::size_t most = xt::argmax(last)(), least = xt::argmin(last)();
+  print_text(
+      fmt::format("All heads as maps, a row for each query. The last one of head 0: {} takes most from {} ({}) and "
+                  "least from {} ({}).",
+                  tokens.back(), tokens[most], number_text(last(most)), tokens[least], number_text(last(least))));
   print_heat_maps(heads, tokens);
 
-  print_step("7. Weighted sum", "O_h = P V_h", shapes(steps["O_h"], {steps["P"], steps["V_h"]}));
+  print_step("7. Weighted sum", "O_h = P V_h", shapes(steps["O_h"], steps["P"], steps["V_h"]));
   print_text("Each token takes a mixture of the values, as much of each as the weights say.");
   print_heads("O_h", steps["O_h"], tokens);
-  print_text(fmt::format("By hand, O_0[{}, 0] = {} = {}", query, products(numbers("P"), row, numbers("V_h"), 0),
-                         number_text(numbers("O_h")(row, 0))));
+  print_text(fmt::format("By hand, O_h[{}, 0] = {} = {}", query,
+                         products(numbers("P"), row, numbers("V_h"), 0, visible), number_text(numbers("O_h")(row, 0))));
 
-  print_step("8. Merge", "O = O_h, heads side by side", shapes(steps["O"], {steps["O_h"]}));
+  print_step("8. Merge", "O = O_h, heads side by side", change(steps["O_h"], steps["O"]));
   print_text(
       "The heads' columns stand side by side again. The axes must be swapped before the shape is changed: "
       "(h, T, d_k) → (T, h, d_k) → (T, h·d_k).");
   print_matrix({"O", numbers("O"), tokens});
 
-  print_step("9. Output projection", "Y = O W_O + b_O", shapes(steps["Y"], {steps["O"], steps["W_O"]}));
+  print_step("9. Output projection", "Y = O W_O + b_O", shapes(steps["Y"], steps["O"], steps["W_O"]));
   print_text("Until here no head knows of another. W_O mixes what they have found.");
   print_matrix({"Y", numbers("Y"), tokens});
 
@@ -151,10 +160,11 @@ void print_forward(const Lesson& lesson) {
                                             {.causal = lesson.causal});
   fmt::print("\n");
   print_text(fmt::format(
-      "One op does steps 2 to 8: attention_with_weights(q, k, v, {}). Its weights differ from these by at most {:.0e}, "
-      "its output by {:.0e}.",
-      lesson.causal ? "heads, {.causal = true}" : "heads", largest_difference(fused.weights, steps["P"]),
-      largest_difference(fused.output, steps["O"])));
+      "One op does steps 2 to 8: attention_with_weights(q, k, v, {}). Largest difference from its weights: {}; from "
+      "its "
+      "output: {}.",
+      lesson.causal ? "heads, {.causal = true}" : "heads", at_most(largest_difference(fused.weights, steps["P"])),
+      at_most(largest_difference(fused.output, steps["O"]))));
 }
 
 }  // namespace examples

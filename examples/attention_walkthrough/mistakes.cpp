@@ -85,10 +85,10 @@ void print_mask_after_softmax(const Lesson& lesson) {
   print_text(
       "Softmax has shared out 1 among all keys; what hidden keys got is then thrown away. So rows no longer sum to 1, "
       "and early tokens, which see few keys, get little of anything. It leaks as well: a hidden score still stands in "
-      "the denominator. The last column changes the sign of the last token's vector: the first token must not notice.");
+      "the denominator. The last line changes the sign of the last token's vector: the first token must not notice.");
   const auto line = [](const std::string& label, const std::string& what, const std::string& right,
                        const std::string& wrong) {
-    fmt::print("   {}{:<34}{:>20}{:>20}\n", padded(label, 4), what, right, wrong);
+    print_line(fmt::format("   {}{:<34}{:>20}{:>20}", padded(label, 4), what, right, wrong));
   };
   line("", "", "before softmax", "after softmax");
   for (const std::size_t i : shown_places(lesson.tokens.size(), most_rows)) {
@@ -110,17 +110,19 @@ void print_merge_without_transpose(const Lesson& lesson) {
   std::size_t different = 0;
   for (std::size_t i = 0; i < right.size(); ++i) different += right.data()[i] != wrong.data()[i];
 
-  print_step("Mistake: no transpose", "reshape(O_h, (T, d))", fmt::format("{} -> {}", heads.shape(), wrong.shape()));
+  print_step("Mistake: no transpose", "reshape(O_h, (T, d))", fmt::format("{} → {}", heads.shape(), wrong.shape()));
   print_text(fmt::format(
-      "The shape is right, so nothing complains. But memory holds head 0 of all tokens first: the first row of the "
-      "result is made of head 0 of the first {} tokens, and no token finds its own numbers. {} of {} numbers are "
-      "wrong.",
+      "The shape is right, so nothing complains. But in memory head 0 of all tokens comes first: the first row of the "
+      "result is head 0 of the first {} tokens, and so on. {} of {} numbers are wrong, and no later step can mend it.",
       std::min(lesson.heads, time), different, right.size()));
+  if (lesson.heads > 1 && time >= lesson.heads)
+    print_text(fmt::format("Its last number, {}, is that of {} in head 0.", number_text(wrong.data()[width - 1]),
+                           lesson.tokens[lesson.heads - 1]));
   if (different == 0) print_text("(With one head, or one token, there is nothing to swap: here the mistake hides.)");
   print_beside({"O, merged with the transpose", matrix_of(right), lesson.tokens},
                {"O, merged without it", matrix_of(wrong), {}});
-  const auto causes = [&](Var<double> merged) { return matrix_of(matmul(merged, steps["W_O"]) + steps["b_O"]); };
-  print_beside({"Y, as it should be", causes(right), lesson.tokens}, {"Y, what becomes of it", causes(wrong), {}});
+  const auto output = [&](Var<double> merged) { return matrix_of(matmul(merged, steps["W_O"]) + steps["b_O"]); };
+  print_beside({"Y, as it should be", output(right), lesson.tokens}, {"Y, what becomes of it", output(wrong), {}});
 }
 
 }  // namespace

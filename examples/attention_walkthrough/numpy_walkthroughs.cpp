@@ -19,8 +19,8 @@ constexpr int decimals = 8;  // as many as NumPy prints
 
 class NumpyFile {
  public:
-  explicit NumpyFile(const std::string& name)
-      : file_(std::string(XTAPE_EXAMPLES_DATA) + "/walkthrough_" + name + ".safetensors") {}
+  NumpyFile(const std::filesystem::path& folder, const std::string& name)
+      : file_(folder / ("walkthrough_" + name + ".safetensors")) {}
 
   Array array(const std::string& name) const {
     Array x = xt::zeros<double>(file_.shape(name));
@@ -62,16 +62,26 @@ double largest_difference(const double* a, const double* b, std::size_t count) {
 }
 double largest_difference(Var<double> a, Var<double> b) { return largest_difference(a.data(), b.data(), a.size()); }
 
-/// A matrix as NumPy prints it, at most `rows` rows and eight columns of it.
+/// The first rows of a matrix with the digits that NumPy prints. Up to eight columns: what does not fit on a line goes
+/// on the next; of wider ones the beginning.
 void print_array(const std::string& name, const Matrix& x, std::size_t rows) {
-  const std::size_t columns = std::min<std::size_t>(x.shape(1), 7);
-  const bool cut = columns < x.shape(1) || rows < x.shape(0);
-  print_text(fmt::format("{} {}{}", name, xtape::Shape(x.shape()), cut ? ", the beginning" : ""));
-  for (std::size_t i = 0; i < std::min(rows, x.shape(0)); ++i) {
-    std::string line = "  ";
-    for (std::size_t j = 0; j < columns; ++j) line += fmt::format("{:>13}", number_text(x(i, j), decimals));
-    fmt::print("   {}\n", line);
-  }
+  constexpr std::size_t widest_whole = 8, beginning = 7, margin = 3;
+  const std::size_t columns = x.shape(1) <= widest_whole ? x.shape(1) : beginning;
+  rows = std::min(rows, x.shape(0));
+  std::size_t cell = 0;
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j) cell = std::max(cell, number_text(x(i, j), decimals).size() + 1);
+  const std::size_t lines = (columns * cell + page_width - margin - 1) / (page_width - margin);
+  const std::size_t in_a_line = (columns + lines - 1) / lines;
+  print_text(fmt::format("{} {}{}", name, xtape::Shape(x.shape()),
+                         columns < x.shape(1) ? fmt::format(", its first {} columns", columns) : ""));
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t first = 0; first < columns; first += in_a_line) {
+      std::string line(first == 0 ? margin : margin + 2, ' ');
+      for (std::size_t j = first; j < std::min(first + in_a_line, columns); ++j)
+        line += fmt::format("{:>{}}", number_text(x(i, j), decimals), cell);
+      print_line(line);
+    }
 }
 
 /// Compares results with a file, and keeps the verdict over all.
@@ -84,14 +94,15 @@ class Comparison {
       same += number_text(computed.data()[i], decimals) == number_text(expected.flat(i), decimals);
     const bool all = computed.size() == expected.size() && same == expected.size();
     right_ = right_ && all;
-    fmt::print("   {:<14} {:>5} of {:>5} numbers agree in all {} digits, largest difference {:.0e}{}\n", name, same,
-               expected.size(), decimals, largest_difference(computed.data(), expected.data(), expected.size()),
-               all ? "" : "   WRONG");
+    print_line(fmt::format("   {:<16} {:>5} of {:>5} numbers agree in all {} digits, largest difference {}{}", name,
+                           same, expected.size(), decimals,
+                           at_most(largest_difference(computed.data(), expected.data(), expected.size())),
+                           all ? "" : "   WRONG"));
   }
-  /// A property, and what shows that it could have failed.
-  void hold(const std::string& what, bool holds) {
-    right_ = right_ && holds;
-    print_text(fmt::format("{}: {}", holds ? "holds" : "DOES NOT HOLD", what));
+  void property(const std::string& what, bool holds) { report(holds ? "holds" : "DOES NOT HOLD", what, holds); }
+  /// What shows that the property could have failed.
+  void counter_check(const std::string& what, bool seen) {
+    report(seen ? "counter-check" : "COUNTER-CHECK FAILS", what, seen);
   }
   bool print_verdict() const {
     fmt::print("\n");
@@ -100,11 +111,15 @@ class Comparison {
   }
 
  private:
+  void report(const std::string& verdict, const std::string& what, bool right) {
+    right_ = right_ && right;
+    print_line(fmt::format("   {:<15}{}", verdict, what));
+  }
   bool right_ = true;
 };
 
-bool five_steps() {
-  const NumpyFile file("five_steps");
+bool five_steps(const std::filesystem::path& folder) {
+  const NumpyFile file(folder, "five_steps");
   Tape<double> tape;
   const Results r = compute(tape, file, file.array("x"), false);
   const auto in_heads = [&](Var<double> x) { return split_heads(reshape(x, {7, 8}), file.heads()); };
@@ -136,8 +151,8 @@ bool five_steps() {
   return comparison.print_verdict();
 }
 
-bool batched() {
-  const NumpyFile file("batched");
+bool batched(const std::filesystem::path& folder) {
+  const NumpyFile file(folder, "batched");
   Tape<double> tape;
   const Results r = compute(tape, file, file.array("x"), false);
   print_chapter("Batched: 2 sentences of 4 tokens at once, width 8, 2 heads");
@@ -167,9 +182,9 @@ void weights_sum_to_one(Comparison& comparison, const Results& r) {
   const auto away_from_one = [](Var<double> sums) { return max(abs(sums - 1.0)).item(); };
   const double rows = away_from_one(sum(r.weights, -1)), columns = away_from_one(sum(r.weights, -2));
   print_step("Property 1", "each row of the weights sums to 1");
-  comparison.hold(fmt::format("the rows' sums are 1 but for {:.0e}", rows), rows < 1e-12);
-  comparison.hold(fmt::format("counter-check: the columns' sums are not, they miss 1 by up to {:.4f}", columns),
-                  columns > 0.1);
+  comparison.property(fmt::format("the rows' sums differ from 1 by {}", at_most(rows)), rows < 1e-12);
+  comparison.counter_check(fmt::format("the columns' sums are not 1: they differ by up to {:.4f}", columns),
+                           columns > 0.1);
 }
 
 /// Output before the last token, of x with its last token replaced, against that of x.
@@ -187,9 +202,9 @@ double change_before_the_last(const NumpyFile& file, bool causal) {
 }
 void later_tokens_are_not_seen(Comparison& comparison, const NumpyFile& file) {
   const double with = change_before_the_last(file, true), without = change_before_the_last(file, false);
-  print_step("Property 2", "under a causal mask no output depends on a later token");
-  comparison.hold("the last token's sign changed, all outputs before it keep every bit", with == 0);
-  comparison.hold(fmt::format("counter-check: without the mask they change by up to {:.4f}", without), without > 1e-3);
+  print_step("Property 2", "causal mask: no output depends on a later token");
+  comparison.property("the last token's sign is changed, and all outputs before it keep every bit", with == 0);
+  comparison.counter_check(fmt::format("without the mask they change by up to {:.4f}", without), without > 1e-3);
 }
 
 /// Outputs of the tokens in another order, against the outputs in that order.
@@ -205,15 +220,15 @@ double change_by_order(const NumpyFile& file, bool causal) {
 }
 void order_does_not_matter(Comparison& comparison, const NumpyFile& file) {
   const double without = change_by_order(file, false), with = change_by_order(file, true);
-  print_step("Property 3", "without a mask, tokens in another order give the same outputs in that order");
-  comparison.hold(fmt::format("in the order 3 0 5 1 4 2 each token has the same output but for {:.0e}", without),
-                  without < 1e-12);
-  comparison.hold(fmt::format("counter-check: under a causal mask they change by up to {:.4f}", with), with > 1e-3);
+  print_step("Property 3", "no mask: outputs follow their tokens into any order");
+  comparison.property(fmt::format("in the order 3 0 5 1 4 2 the tokens' outputs differ by {}", at_most(without)),
+                      without < 1e-12);
+  comparison.counter_check(fmt::format("under a causal mask they change by up to {:.4f}", with), with > 1e-3);
   print_text("This is why a model needs positions: attention alone cannot tell \"a b\" from \"b a\".");
 }
 
-bool seven_steps() {
-  const NumpyFile file("seven_steps"), causal_file("seven_steps_causal");
+bool seven_steps(const std::filesystem::path& folder) {
+  const NumpyFile file(folder, "seven_steps"), causal_file(folder, "seven_steps_causal");
   Tape<double> tape;
   const Results r = compute(tape, file, file.array("x"), false), causal = compute(tape, file, file.array("x"), true);
   print_chapter("Seven steps: 2 sentences of 6 tokens, width 64, 8 heads, with biases, without and with a causal mask");
@@ -245,8 +260,8 @@ bool seven_steps() {
 
 }  // namespace
 
-bool print_numpy_walkthrough(const std::string& which) {
-  return which == "five" ? five_steps() : which == "batched" ? batched() : seven_steps();
+bool print_numpy_walkthrough(const std::string& which, const std::filesystem::path& folder) {
+  return which == "five" ? five_steps(folder) : which == "batched" ? batched(folder) : seven_steps(folder);
 }
 
 }  // namespace examples

@@ -21,12 +21,15 @@ bool colours() {
   return ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;  // https://no-color.org
 }
 
-void print_line(std::string line) {
+std::string without_blanks_at_its_end(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
-  fmt::print("{}\n", line);
+  return line;
 }
 
-void print_bold(const std::string& line) { colours() ? fmt::print("\033[1m{}\033[0m\n", line) : print_line(line); }
+void print_bold(const std::string& line) {
+  const char* const form = colours() ? "\033[1m{}\033[0m\n" : "{}\n";
+  fmt::print(fmt::runtime(form), without_blanks_at_its_end(line));
+}
 
 std::string right_aligned(const std::string& text, std::size_t width) {
   const std::size_t taken = display_width(text);
@@ -79,6 +82,8 @@ Labels numbered(std::size_t count) {
   return labels;
 }
 
+void print_line(const std::string& line) { fmt::print("{}\n", without_blanks_at_its_end(line)); }
+
 void print_chapter(const std::string& title) {
   fmt::print("\n");
   print_bold(title);
@@ -87,7 +92,7 @@ void print_chapter(const std::string& title) {
 
 void print_step(const std::string& name, const std::string& formula, const std::string& shapes) {
   fmt::print("\n");
-  print_bold(padded(padded(name, 26) + formula, 62) + shapes);
+  print_bold(padded(padded(name + "  ", 26) + formula + "  ", 62) + shapes);
 }
 
 void print_text(const std::string& text) {
@@ -109,6 +114,10 @@ std::string number_text(double x, int decimals) {
   std::string text = fmt::format("{:.{}f}", x, decimals);
   const bool zero = text.find_first_not_of("-0.") == std::string::npos;
   return zero && text[0] == '-' ? text.substr(1) : text;
+}
+
+std::string at_most(double difference) {
+  return difference < 1e-12 ? "less than 1e-12" : fmt::format("{:.0e}", difference);
 }
 
 std::vector<std::size_t> shown_places(std::size_t count, std::size_t most) {
@@ -133,17 +142,16 @@ void print_beside(const Panel& left, const Panel& right) {
 }
 
 void print_heat_maps(const std::vector<Matrix>& heads, const Labels& tokens) {
-  // From dark blue to yellow in the terminal's palette of 256.
+  // From dark blue to yellow in the terminal's palette of 256, by the root of a weight: most weights are small.
   constexpr int ramp[] = {17, 18, 19, 25, 31, 37, 36, 72, 71, 107, 143, 179, 178, 214, 220, 226};
-  constexpr const char* shades[] = {"░░", "▒▒", "▓▓", "██"};
   const bool in_colour = colours();
-  const auto step = [](double weight, std::size_t steps) {
-    return std::min(static_cast<std::size_t>(weight * static_cast<double>(steps)), steps - 1);
-  };
   const auto cell = [&](double weight) -> std::string {
-    if (weight == 0) return " .";
-    return in_colour ? fmt::format("\033[48;5;{}m  \033[0m", ramp[step(weight, std::size(ramp))])
-                     : shades[step(weight, std::size(shades))];
+    if (weight == 0) return "· ";
+    if (in_colour) {
+      const double steps = static_cast<double>(std::size(ramp));
+      return fmt::format("\033[48;5;{}m  \033[0m", ramp[static_cast<std::size_t>(std::sqrt(weight) * (steps - 0.01))]);
+    }
+    return weight > 0.5 ? "██" : weight > 0.25 ? "▓▓" : weight > 0.125 ? "▒▒" : weight > 0.0625 ? "░░" : "░ ";
   };
   const std::size_t label_width = std::max<std::size_t>(widest(tokens), 2) + 1;
   const std::size_t map_width = label_width + 2 * tokens.size() + 3;
@@ -170,13 +178,11 @@ void print_heat_maps(const std::vector<Matrix>& heads, const Labels& tokens) {
         return text + "   ";
       });
   }
-  std::string legend;
-  if (in_colour)
-    for (std::size_t i = 0; i < std::size(ramp); ++i) legend += fmt::format("\033[48;5;{}m  \033[0m", ramp[i]);
   fmt::print("\n");
-  print_line(std::string(margin, ' ') +
-             (in_colour ? "0 " + legend + " 1    . is 0: hidden"
-                        : "░░ up to 0.25   ▒▒ up to 0.5   ▓▓ up to 0.75   ██ up to 1    . is 0: hidden"));
+  std::string legend = "0 ";
+  for (const int colour : ramp) legend += fmt::format("\033[48;5;{}m  \033[0m", colour);
+  print_line(std::string(margin, ' ') + (in_colour ? legend + " 1, by the root   · hidden"
+                                                   : "above 1/2 ██   1/4 ▓▓   1/8 ▒▒   1/16 ░░   0 ░    hidden ·"));
 }
 
 }  // namespace examples

@@ -20,6 +20,8 @@ Matrix matrix_of(xtape::Var<double> x, std::size_t head = 0);
 /// "0", "1", ...
 Labels numbered(std::size_t count);
 
+/// One line, without blanks at its end.
+void print_line(const std::string& line);
 /// The name of a chapter, alone on its line.
 void print_chapter(const std::string& title);
 /// A step's name, its formula and the shapes of what it takes and makes, on one line.
@@ -28,6 +30,8 @@ void print_step(const std::string& name, const std::string& formula, const std::
 void print_text(const std::string& text);
 /// "0.1235"; never "-0.0000".
 std::string number_text(double x, int decimals = 4);
+/// A difference; what rounding may explain as "less than 1e-12", which is the same on every machine.
+std::string at_most(double difference);
 
 /// A matrix under its name. Of what is too large only the first and last rows and columns are shown.
 struct Panel {

@@ -5,8 +5,6 @@
 #include <limits>
 #include <xtape/framework/base/random.hpp>
 
-#include "common/utf8.hpp"
-
 namespace examples {
 
 using xtape::Shape, xtape::Tape, xtape::Var;
@@ -96,6 +94,13 @@ Array normal(const Shape& shape, xtape::Rng& rng, double deviation) {
   return x;
 }
 
+/// Where a token's random numbers stand in the stream: FNV-1a, a hash of its bytes.
+std::uint64_t place_of(const std::string& token) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char byte : token) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  return hash;
+}
+
 }  // namespace
 
 Lesson lesson_of(std::vector<std::string> tokens, std::size_t width, std::size_t heads, bool causal,
@@ -110,8 +115,7 @@ Lesson lesson_of(std::vector<std::string> tokens, std::size_t width, std::size_t
 
   Array& x = lesson.given["X"] = xt::zeros<double>({time, width});
   for (std::size_t t = 0; t < time; ++t) {
-    // A part of the random numbers for each code point, far behind those of the weights.
-    xtape::Rng own(seed, (std::uint64_t{first_code_point(lesson.tokens[t])} + 1) << 32);
+    xtape::Rng own(seed, place_of(lesson.tokens[t]));
     for (std::size_t i = 0; i < width; ++i) x(t, i) = own.normal();
   }
   return lesson;

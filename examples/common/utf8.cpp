@@ -76,8 +76,6 @@ std::vector<std::string> characters(const std::string& text) {
   return result;
 }
 
-char32_t first_code_point(const std::string& text) { return code_point(text, 0).number; }
-
 std::size_t display_width(const std::string& text) {
   std::size_t width = 0;
   for (std::size_t at = 0; at < text.size();) {

@@ -10,9 +10,6 @@ namespace examples {
 /// not UTF-8, and for control characters, which would not be shown but obeyed.
 std::vector<std::string> characters(const std::string& text);
 
-/// Number of the first code point of a text that `characters` accepts.
-char32_t first_code_point(const std::string& text);
-
 /// Columns of a terminal that a text takes: two for Chinese, Japanese, Korean and emoji, none for combining marks, one
 /// for others.
 std::size_t display_width(const std::string& text);
