@@ -141,6 +141,23 @@ TYPED_TEST(Cache, O13_O14_PaddingOnAnySideCountsForNothingAtEverySplit) {
     }
 }
 
+TYPED_TEST(Cache, PaddingAsksNothing) {
+  using T = TypeParam;
+  KeyValueCache<T> cache(2, 3, 4, 4);
+  const Var<T> x = this->tape.input(random_array<T>({2, 2, 4}, 1));
+  const Mask real = this->tape.mask(xt::xarray<bool>{{false, true}, {false, false}});
+  for (int call = 0; call < 2; ++call) {
+    const xt::xarray<T> y = array(cached_attention(x, x, x, 2, cache, real));
+    EXPECT_TRUE(all_zero(times(y, 0, 1)));
+    EXPECT_TRUE(all_zero(xt::xarray<T>(xt::view(y, 1))));
+    EXPECT_FALSE(all_zero(y));
+  }
+  EXPECT_EQ(cache.lengths(), (std::vector<std::size_t>{2, 0}));
+  const Mask none = this->tape.mask(xt::zeros<bool>({2, 2}));
+  cache.reset();
+  EXPECT_TRUE(all_zero(array(cached_attention(x, x, x, 2, cache, none))));  // nothing but padding so far
+}
+
 TYPED_TEST(Cache, LongerThanATile) {
   using T = TypeParam;
   const auto model = language_model<T>({true, 2});
