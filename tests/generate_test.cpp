@@ -168,6 +168,9 @@ TEST(Sampling, TopKKeepsTheKMostProbable) {
   for (const std::size_t k : {0, 4, 100})
     expect_near(probabilities(logits, {.temperature = 1, .top_k = k}), {.1, .4, .2, .3});
   expect_near(probabilities({0, 0, 0, 0}, {.temperature = 1, .top_k = 3}), {1. / 3, 1. / 3, 1. / 3, 0});
+  std::vector<double> first_of_many(100, 0);
+  first_of_many[0] = first_of_many[1] = .5;
+  expect_near(probabilities(std::vector<double>(100, 7), {.temperature = 1, .top_k = 2}), first_of_many);
   expect_near(probabilities({minus_infinity, 0, minus_infinity}, {.temperature = 1, .top_k = 2}), {0, 1, 0});
 }
 

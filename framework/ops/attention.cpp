@@ -54,8 +54,8 @@ const std::int64_t* place_data(const char* op, const AttentionShape& s, Tape<T>&
   tape.check(places, op);
   require<ShapeError>(places.shape == Shape{s.batch, s.queries}, "[{}] places must be (batch {}, time {}), got {}", op,
                       s.batch, s.queries, places.shape);
-  for (std::size_t i = 0; i < s.batch * s.queries; ++i)
-    require<ShapeError>(places.data[i] >= 0 && static_cast<std::size_t>(places.data[i]) < s.keys,
+  for (std::size_t i = 0; i < s.batch * s.queries; ++i)  // a negative one is a huge one
+    require<ShapeError>(static_cast<std::uint64_t>(places.data[i]) < s.keys,
                         "[{}] places must be from 0 to below the number of keys {}, got {}", op, s.keys,
                         places.data[i]);
   return places.data;
