@@ -8,6 +8,7 @@
 #include <xtape/framework/nn/gradient_coverage.hpp>
 #include <xtape/framework/nn/initialise.hpp>
 #include <xtape/framework/nn/parameter_list.hpp>
+#include <xtape/framework/nn/sample.hpp>
 #include <xtape/framework/ops/ops.hpp>
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck.hpp>
@@ -18,12 +19,15 @@
 #include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/safetensors.hpp>
 #include <xtape/framework/train/schedule.hpp>
+#include <xtape/layers/alibi.hpp>
 #include <xtape/layers/describe.hpp>
 #include <xtape/layers/dropout.hpp>
 #include <xtape/layers/embedding.hpp>
 #include <xtape/layers/encoder_decoder.hpp>
 #include <xtape/layers/feed_forward.hpp>
 #include <xtape/layers/gated_feed_forward.hpp>
+#include <xtape/layers/generate.hpp>
+#include <xtape/layers/key_value_cache.hpp>
 #include <xtape/layers/layer_norm.hpp>
 #include <xtape/layers/linear.hpp>
 #include <xtape/layers/multi_head_attention.hpp>

@@ -15,7 +15,8 @@ struct TransformerBlockOptions {
   Norm norm = Norm::pre;
   std::size_t hidden = 0;  // width of the feed-forward layer; 0 means 4 width
   Activation activation = Activation::gelu;
-  double dropout = 0;  // after each sublayer and inside the feed-forward layer
+  double dropout = 0;            // after each sublayer and inside the feed-forward layer
+  double attention_dropout = 0;  // of the weights of attention
   bool bias = true;
   std::size_t kv_heads = 0;              // of the self-attention, see MultiHeadAttentionOptions
   std::optional<RopeOptions> rope = {};  // of the self-attention
@@ -38,7 +39,11 @@ struct TransformerBlock {
   Norm norm;
 
   TransformerBlock(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
-      : self_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads, .rope = options.rope}),
+      : self_attn(width, heads, rng,
+                  {.bias = options.bias,
+                   .kv_heads = options.kv_heads,
+                   .rope = options.rope,
+                   .dropout = options.attention_dropout}),
         norm1(width),
         dropout(options.dropout),
         norm(options.norm) {
@@ -51,13 +56,11 @@ struct TransformerBlock {
 
   /// `positions` (batch, time) are for rotary positions of rows that are padded on the left.
   Var<T> operator()(Var<T> x, const Attend<T>& attend = {}, const Integers& positions = {}) const {
-    const auto here = name.enter();
-    if (norm == Norm::pre) {
-      x = x + dropout(self_attn(norm1(x), attend, positions));
-      return feed_forward ? x + dropout((*feed_forward)((*norm2)(x))) : x;
-    }
-    x = norm1(x + dropout(self_attn(x, attend, positions)));
-    return feed_forward ? (*norm2)(x + dropout((*feed_forward)(x))) : x;
+    return around(x, [&](Var<T> y) { return self_attn(y, attend, positions); });
+  }
+  /// The same for further tokens of sequences whose earlier ones the cache of self_attn holds.
+  Var<T> operator()(Var<T> x, KeyValueCache<T>& cache, const Mask& real = {}, const Attend<T>& attend = {}) const {
+    return around(x, [&](Var<T> y) { return self_attn(y, cache, real, attend); });
   }
   void visit(auto&& f) {
     f("self_attn", self_attn);
@@ -67,6 +70,18 @@ struct TransformerBlock {
     }
     f("norm1", norm1);
     f("norm2", norm2);
+  }
+
+ private:
+  /// The block around its self-attention.
+  Var<T> around(Var<T> x, auto self_attention) const {
+    const auto here = name.enter();
+    if (norm == Norm::pre) {
+      x = x + dropout(self_attention(norm1(x)));
+      return feed_forward ? x + dropout((*feed_forward)((*norm2)(x))) : x;
+    }
+    x = norm1(x + dropout(self_attention(x)));
+    return feed_forward ? (*norm2)(x + dropout((*feed_forward)(x))) : x;
   }
 };
 

@@ -19,8 +19,13 @@ struct TransformerDecoderLayer {
   Norm norm;
 
   TransformerDecoderLayer(std::size_t width, std::size_t heads, Rng& rng, TransformerBlockOptions options = {})
-      : self_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads, .rope = options.rope}),
-        multihead_attn(width, heads, rng, {.bias = options.bias, .kv_heads = options.kv_heads}),
+      : self_attn(width, heads, rng,
+                  {.bias = options.bias,
+                   .kv_heads = options.kv_heads,
+                   .rope = options.rope,
+                   .dropout = options.attention_dropout}),
+        multihead_attn(width, heads, rng,
+                       {.bias = options.bias, .kv_heads = options.kv_heads, .dropout = options.attention_dropout}),
         feed_forward(width, options.hidden > 0 ? options.hidden : 4 * width, rng,
                      {.activation = options.activation, .dropout = options.dropout, .bias = options.bias}),
         norm1(width),

@@ -43,14 +43,36 @@ struct TransformerLm {
   template <class Tokens>
   Var<T> operator()(Tape<T>& tape, const Tokens& tokens, Attend<T> attend = {}, const Integers& positions = {}) const {
     attend.causal = true;
-    const Integers checked = tape.integers(tokens);
-    require<ShapeError>(checked.shape.rank() == 2, "[TransformerLm] tokens must be (batch, time), got {}",
-                        checked.shape);
-    Var<T> x = token_embedding(tape, checked);
-    if (position_embedding) x = (*position_embedding)(x, positions);
-    x = dropout(x);
+    Var<T> x = embed(tape, checked_tokens(tape, tokens), positions);
     for (const auto& block : blocks) x = block(x, attend, positions);
     return head(norm ? (*norm)(x) : x);
+  }
+  /// The same for further tokens of sequences whose earlier ones the cache holds; it takes up the new ones, under
+  /// no_grad. `real` (batch, time) is false for padding, on either side: it is not held, and its logits mean nothing.
+  /// See cached_attention for `attend`. If it throws, the cache is as before.
+  template <class Tokens>
+  Var<T> operator()(Tape<T>& tape, const Tokens& tokens, ModelCache<T>& cache, const Mask& real = {},
+                    const Attend<T>& attend = {}) const {
+    require<ShapeError>(cache.layers.size() == blocks.size(),
+                        "[TransformerLm] expected a cache of {} layers, got one of {}", blocks.size(),
+                        cache.layers.size());
+    const Integers checked = checked_tokens(tape, tokens);
+    const Integers positions = cache.positions(tape, checked.shape, real);
+    return all_or_nothing(cache, [&] {
+      Var<T> x = embed(tape, checked, positions);
+      for (std::size_t i = 0; i < blocks.size(); ++i) x = blocks[i](x, cache.layers[i], real, attend);
+      return head(norm ? (*norm)(x) : x);
+    });
+  }
+  /// An empty cache for `batch` sequences of up to `capacity` tokens.
+  ModelCache<T> cache(std::size_t batch, std::size_t capacity) const {
+    const std::size_t longest = position_embedding ? position_embedding->weight.shape()[0] : capacity;
+    require<ShapeError>(capacity <= longest,
+                        "[TransformerLm] the model has {} positions, too few for a cache of {} tokens", longest,
+                        capacity);
+    ModelCache<T> result;
+    for (const auto& block : blocks) result.layers.push_back(block.self_attn.cache(batch, capacity));
+    return result;
   }
   void visit(auto&& f) {
     f("token_embedding", token_embedding);
@@ -61,6 +83,17 @@ struct TransformerLm {
   }
 
  private:
+  template <class Tokens>
+  static Integers checked_tokens(Tape<T>& tape, const Tokens& tokens) {
+    const Integers checked = tape.integers(tokens);
+    require<ShapeError>(checked.shape.rank() == 2, "[TransformerLm] tokens must be (batch, time), got {}",
+                        checked.shape);
+    return checked;
+  }
+  Var<T> embed(Tape<T>& tape, const Integers& tokens, const Integers& positions) const {
+    const Var<T> x = token_embedding(tape, tokens);
+    return dropout(position_embedding ? (*position_embedding)(x, positions) : x);
+  }
   static std::optional<LearnedPositions<T>> make_positions(const TransformerLmOptions& o, Rng& rng) {
     if (o.block.rope) return std::nullopt;
     return LearnedPositions<T>(o.length, o.width, rng);

@@ -182,6 +182,118 @@ TYPED_TEST(AttentionBehaviour, O06_WeightsOfEachHead) {
   this->expect(mean(result.weights, 1).value(), {1, 1, 2}, {.375, .625});
 }
 
+TYPED_TEST(AttentionBehaviour, O07_NoDropoutInEvaluation) {
+  using T = TypeParam;
+  const Var<T> q = this->zeros({1, 1, 1}), k = this->zeros({1, 2, 1}), v = this->input({1, 2, 1}, {2, 4});
+  for (const Path path : cross_paths) {
+    Tape<T>& tape = this->tape;
+    const Attend<T> attend{.dropout = .5};
+    tape.set_training(false);
+    const auto draws = tape.next_random().ordinal;
+    for (int call = 0; call < 100; ++call) EXPECT_EQ(attention_by(path, q, k, v, 1, attend).item(), T(3));
+    EXPECT_EQ(tape.next_random().ordinal, draws + 1);
+    tape.set_training(true);
+    bool dropped = false;
+    for (int call = 0; call < 20; ++call) dropped |= attention_by(path, q, k, v, 1, attend).item() != T(3);
+    EXPECT_TRUE(dropped) << to_string(path);
+  }
+}
+
+TYPED_TEST(AttentionBehaviour, O07_EvaluationReachesTheAttentionOfEveryLayer) {
+  using T = TypeParam;
+  Rng rng(1);
+  const TransformerBlockOptions block{.attention_dropout = .5};
+  const TransformerBlock<T> encoder(8, 2, rng, block);
+  const TransformerDecoderLayer<T> decoder(8, 2, rng, block);
+  const MultiHeadAttention<T> layer(8, 2, rng, {.dropout = .5});
+  const Var<T> x = this->tape.input(random_array<T>({2, 6, 8}, 1));
+  const auto run = [&] { return std::array{array(encoder(x)), array(decoder(x, x)), array(layer(x))}; };
+  const auto draws = this->tape.next_random().ordinal;
+  const auto training = run(), again = run();
+  EXPECT_EQ(this->tape.next_random().ordinal, draws + 2 * 4 + 1);  // one for each attention
+  this->tape.set_training(false);
+  const auto evaluation = run(), once_more = run();
+  this->tape.set_training(true);
+  const auto back = run();
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(same_bits(training[i], again[i])) << i;
+    EXPECT_TRUE(same_bits(evaluation[i], once_more[i])) << i;
+    EXPECT_FALSE(same_bits(back[i], evaluation[i])) << i;
+  }
+  // The call's own option stands before the layer's.
+  EXPECT_TRUE(all_zero(array(attention(x, x, x, 2, {.dropout = 1}))));
+  EXPECT_TRUE(same_bits(array(layer(x, {.dropout = 1})), xt::xarray<T>(xt::zeros<T>({2, 6, 8}))));
+  for (const double bad : {-.1, 1.1, std::nan("")}) {
+    expect_message<Error>([&] { MultiHeadAttention<T>(8, 2, rng, {.dropout = bad}); },
+                          {"[MultiHeadAttention] dropout must be in [0, 1]"});
+    expect_message<Error>([&] { layer(x, {.dropout = bad}); }, {"dropout must be in [0, 1]"});
+  }
+}
+
+TYPED_TEST(AttentionBehaviour, O08_ForwardAndBackwardDropTheSameWeights) {
+  using T = TypeParam;
+  for (const Path path : all_paths) {
+    SCOPED_TRACE(to_string(path));
+    bool found = false;
+    for (std::uint64_t seed = 0; seed < 300 && !found; ++seed) {  // one in sixteen drops the pair (0, 1) alone
+      Tape<T> tape(seed);
+      const auto column = [&](const std::vector<double>& x) {
+        return tape.input(this->template array_of<T>({1, 2, 1}, x), true);
+      };
+      const Var<T> q = column({0, 0}), v = column({2, 4});
+      const Var<T> bias = tape.input(this->template array_of<T>({2, 2}, {0, 0, 0, 0}), true);
+      const Var<T> y = attention_by(path, q, q, v, 1, {.bias = bias, .dropout = .5});
+      if (y.data()[0] != T(2) || y.data()[1] != T(6)) continue;
+      found = true;
+      tape.backward(y, xt::ones<T>({1, 2, 1}));
+      this->expect(v.grad(), {1, 2, 1}, {2, 1});
+      this->expect(bias.grad(), {2, 2}, {1, -1, -1, 1});
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+TYPED_TEST(AttentionBehaviour, O08_WhatIsDroppedDependsOnNoKernelThreadOrDivisionOfTheBatch) {
+  using T = TypeParam;
+  const std::size_t time = 150, batch = 2, heads = 2;  // more than one tile
+  xt::xarray<T> identity = xt::zeros<T>({batch, time, heads * time});
+  for (std::size_t b = 0; b < batch; ++b)
+    for (std::size_t t = 0; t < time; ++t)
+      for (std::size_t h = 0; h < heads; ++h) identity(b, t, h * time + t) = T(1);
+  /// The factors of dropout, (batch, time, heads * time): with scores 0 every weight is 1 / time before.
+  const auto factors = [&](Path path, std::size_t first_row, std::size_t rows) {
+    Tape<T> tape(5);
+    tape.set_step(3, first_row);
+    const Var<T> x = tape.input(xt::zeros<T>({rows, time, std::size_t{2}}));
+    const Var<T> v = tape.input(xt::view(identity, xt::range(0, rows)));
+    const auto attend = on(path, Attend<T>{.dropout = .25});
+    if (!has_weights(path)) return xt::xarray<T>(array(attention(x, x, v, heads, attend)) * T(time));
+    const auto result = attention_with_weights(x, x, v, heads, attend);
+    const xt::xarray<T> before(std::vector<std::size_t>{rows, heads, time, time}, T(1) / T(time));
+    EXPECT_TRUE(near(result.weights.value(), before, tolerance::two_paths<T>)) << "weights are those before dropout";
+    return xt::xarray<T>(array(result.output) * T(time));
+  };
+  const auto right = factors(Path::separate, 0, 2);
+  std::size_t dropped = 0;
+  for (const T factor : right) {
+    dropped += factor == 0;
+    EXPECT_NEAR(factor, factor == 0 ? 0 : 1 / .75, 1e-4);
+  }
+  EXPECT_NEAR(static_cast<double>(dropped) / static_cast<double>(right.size()), .25, tolerance::statistical);
+  for (const Path path : cross_paths) {
+    SCOPED_TRACE(to_string(path));
+    EXPECT_TRUE(near(factors(path, 0, 2), right, tolerance::two_paths<T>));
+    const xt::xarray<T> second = xt::view(right, xt::range(1, 2));
+    EXPECT_TRUE(near(factors(path, 1, 1), second, tolerance::two_paths<T>)) << "the second row of the batch alone";
+    const int before = threads();
+    set_threads(1);
+    const auto on_one = factors(path, 0, 2);
+    set_threads(4);
+    EXPECT_TRUE(same_bits(factors(path, 0, 2), on_one));
+    set_threads(before);
+  }
+}
+
 TYPED_TEST(AttentionBehaviour, O09_AWindowHidesWhatLiesFurtherBack) {
   using T = TypeParam;
   const Var<T> q = this->zeros({1, 8, 1}), v = this->input({1, 8, 1}, {0, 1, 2, 3, 4, 5, 6, 7});

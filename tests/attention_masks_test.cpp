@@ -57,6 +57,65 @@ TYPED_TEST(AttentionMasks, DecodingInPiecesEqualsTheWhole) {
     }
 }
 
+TYPED_TEST(AttentionMasks, QueriesMayStandAtPlacesOfTheirOwn) {
+  using T = TypeParam;
+  const std::size_t keys = 6;
+  const xt::xarray<int> places = {{5, 0, 3}, {1, 1, 4}};
+  xt::xarray<bool> pairs = xt::zeros<bool>({std::size_t{2}, std::size_t{3}, keys});
+  for (std::size_t b = 0; b < 2; ++b)
+    for (std::size_t i = 0; i < 3; ++i)
+      for (int j = std::max(0, places(b, i) - 2); j <= places(b, i); ++j)
+        pairs(b, i, static_cast<std::size_t>(j)) = true;
+  for (const Path path : cross_paths) {
+    const auto run = [&](const Attend<T>& attend) {
+      const Var<T> q = this->tape.input(random_array<T>({2, 3, 4}, 1), true);
+      const Var<T> k = this->tape.input(random_array<T>({2, keys, 4}, 2), true);
+      const Var<T> y = attention_by(path, q, k, k, 2, attend);
+      this->tape.backward(y, random_array<T>({2, 3, 4}, 3));
+      return std::array{array(y), gradient(q), gradient(k)};
+    };
+    const auto placed = run({.causal = true, .window = 3, .places = this->tape.integers(places)});
+    const auto right = run({.allow = this->tape.mask(pairs)});
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(near(placed[i], right[i], tolerance::two_paths<T>)) << i;
+  }
+  const Var<T> q = this->zeros(3), k = this->zeros(6);
+  for (const int outside : {-1, 6})
+    expect_message<ShapeError>(
+        [&] {
+          attention(q, k, k, 1, {.places = this->tape.integers(xt::xarray<int>{{0, 5, outside}})});
+        },
+        {"[attention]", "places must be from 0", "keys 6", fmt::format("got {}", outside).c_str()});
+  expect_message<ShapeError>(
+      [&] {
+        attention(q, k, k, 1, {.places = this->tape.integers(xt::zeros<int>({1, 6}))});
+      },
+      {"places must be (batch 1, time 3)", "(1, 6)"});
+}
+
+TYPED_TEST(AttentionMasks, KeysBehindTheFirstOnesDoNotCount) {
+  using T = TypeParam;
+  const auto run = [&](Path path, bool cut, std::size_t kv_heads, T behind) {
+    xt::xarray<T> keys = random_array<T>({2, 5, 2 * kv_heads}, 2);
+    xt::view(keys, xt::all(), xt::range(3, 5)) = behind;
+    const Var<T> q = this->tape.input(random_array<T>({2, 5, 4}, 1), true), k = this->tape.input(keys, true);
+    const Var<T> seen = cut ? slice(k, 1, 0, 3) : k;
+    const Var<T> y = attention_by(path, q, seen, seen, 2, {.causal = true, .keys = 3, .kv_heads = kv_heads});
+    this->tape.backward(y, random_array<T>({2, 5, 4}, 3));
+    return std::array{array(y), gradient(q), gradient(k)};
+  };
+  for (const std::size_t kv_heads : {1, 2}) {
+    const auto right = run(Path::separate, true, kv_heads, T(1));
+    for (const Path path : all_paths)
+      for (const T behind : {T(1), std::numeric_limits<T>::quiet_NaN()}) {
+        const auto results = run(path, false, kv_heads, behind);
+        for (std::size_t i = 0; i < 3; ++i)
+          EXPECT_TRUE(near(results[i], right[i], tolerance::two_paths<T>)) << to_string(path) << ", " << i;
+      }
+  }
+  const Var<T> x = this->zeros(3);
+  expect_message<ShapeError>([&] { attention(x, x, x, 1, {.keys = 4}); }, {"keys must be at most the 3", "got 4"});
+}
+
 TYPED_TEST(AttentionMasks, TrueMeansMayBeAttendedTo) {
   using T = TypeParam;
   const Var<T> q = this->zeros(3), v = this->tape.input(column<T>({1, 2, 4}));

@@ -155,6 +155,62 @@ TYPED_TEST(Positions, O14_RotaryAttentionInPiecesEqualsTheWhole) {
                              {"[MultiHeadAttention]", "a key at its place", "(2, 5, 12)", "(2, 3, 12)"});
 }
 
+// ---- linear biases
+
+TEST(Alibi, SlopesAreThoseOfThePaper) {
+  EXPECT_EQ(alibi_slopes(8),
+            (std::vector<double>{1. / 2, 1. / 4, 1. / 8, 1. / 16, 1. / 32, 1. / 64, 1. / 128, 1. / 256}));
+  EXPECT_EQ(alibi_slopes(1), (std::vector<double>{1. / 256}));
+  // Not a power of two: the slopes of 4 heads, then the first and the third of 8.
+  EXPECT_EQ(alibi_slopes(6), (std::vector<double>{1. / 4, 1. / 16, 1. / 64, 1. / 256, 1. / 2, 1. / 8}));
+  const auto sixteen = alibi_slopes(16);
+  EXPECT_NEAR(sixteen[0], 0.70710678118654757, 1e-15);
+  EXPECT_EQ(sixteen[15], 1. / 256);
+}
+
+TYPED_TEST(Positions, AlibiLowersAScoreByItsDistance) {
+  using T = TypeParam;
+  // The last query stands at the last key: the first one at key 1.
+  const xt::xarray<T> bias = array(alibi(this->tape, 2, 2, 3));
+  const xt::xarray<T> right = {{{{T(-1. / 16), 0, T(-1. / 16)}, {T(-2. / 16), T(-1. / 16), 0}},
+                                {{T(-1. / 256), 0, T(-1. / 256)}, {T(-2. / 256), T(-1. / 256), 0}}}};
+  EXPECT_TRUE(near(bias, right, 0));
+  const Integers places = this->tape.integers(xt::xarray<int>{{1, 2}, {0, 1}});
+  const xt::xarray<T> placed = array(alibi(this->tape, 2, places, 3));
+  EXPECT_TRUE(near(xt::xarray<T>(xt::view(placed, xt::range(0, 1))), right, 0));
+  EXPECT_EQ(placed(1, 0, 0, 2), T(-2. / 16));
+  EXPECT_EQ(placed(1, 1, 1, 0), T(-1. / 256));
+  expect_message<ShapeError>(
+      [&] {
+        alibi(this->tape, 2, this->tape.integers(xt::xarray<int>{1, 2}), 3);
+      },
+      {"[alibi]", "(batch, time)", "got (2,)"});
+  // Weights of keys with one and the same score: exp(-distance / 16) over their sum.
+  const Var<T> zeros = this->tape.input(xt::zeros<T>({1, 3, 2}));
+  for (const AttentionKernel kernel : {AttentionKernel::materialised, AttentionKernel::tiled}) {
+    const Attend<T> attend{.causal = true, .bias = alibi(this->tape, 2, 3, 3), .kernel = kernel};
+    const xt::xarray<T> weights = array(attention_with_weights(zeros, zeros, zeros, 2, attend).weights);
+    const double sum = 1 + std::exp(-1. / 16) + std::exp(-2. / 16);
+    EXPECT_NEAR(weights(0, 0, 2, 0), std::exp(-2. / 16) / sum, tolerance::behaviour<T>);
+    EXPECT_NEAR(weights(0, 0, 2, 2), 1 / sum, tolerance::behaviour<T>);
+  }
+}
+
+TYPED_TEST(Positions, AlibiInPiecesWithACacheEqualsTheWhole) {
+  using T = TypeParam;
+  const MultiHeadAttention<T> layer(12, 6, this->rng, {.kv_heads = 2});
+  const auto no_grad = this->tape.no_grad();
+  const Var<T> x = this->tape.input(random_array<T>({2, 5, 12}, 1));
+  const xt::xarray<T> whole = array(layer(x, {.causal = true, .bias = alibi(this->tape, 6, 5, 5)}));
+  for (std::size_t cut = 1; cut < 5; ++cut) {
+    auto cache = layer.cache(2, 5);
+    layer(slice(x, 1, 0, cut), cache, {}, {.bias = alibi(this->tape, 6, cut, cut)});
+    const Integers places = cache.positions(this->tape, {2, 5 - cut});
+    const Var<T> y = layer(slice(x, 1, cut, 5), cache, {}, {.bias = alibi(this->tape, 6, places, 5)});
+    EXPECT_TRUE(near(y.value(), times(whole, cut, 5), tolerance::decoding<T>)) << cut;
+  }
+}
+
 // ---- tables
 
 TYPED_TEST(Positions, OfSinusoidsFollowTheFormula) {

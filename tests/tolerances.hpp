@@ -14,6 +14,9 @@ inline constexpr double two_paths_double = 1e-12;
 inline constexpr double two_paths_float = 2e-5;
 /// Float against double: some hundred roundings of 6e-8 each.
 inline constexpr double float_against_double = 2e-5;
+/// Decoding token by token against all at once: products of other shapes, which BLAS sums in another order.
+inline constexpr double decoding_double = 1e-12;
+inline constexpr double decoding_float = 1e-5;
 /// Values worked out by hand or by NumPy to ten digits in the list of behaviours.
 inline constexpr double behaviour_double = 1e-6;
 inline constexpr double behaviour_float = 1e-5;
@@ -22,6 +25,8 @@ inline constexpr double statistical = 0.03;
 
 template <class T>
 inline constexpr double two_paths = sizeof(T) == sizeof(float) ? two_paths_float : two_paths_double;
+template <class T>
+inline constexpr double decoding = sizeof(T) == sizeof(float) ? decoding_float : decoding_double;
 template <class T>
 inline constexpr double behaviour = sizeof(T) == sizeof(float) ? behaviour_float : behaviour_double;
 

@@ -14,6 +14,7 @@ namespace xtape::kernels {
 /// head h / (heads / kv_heads).
 struct AttentionShape {
   std::size_t batch, heads, kv_heads, queries, keys;
+  std::size_t key_rows;                      // of k and v for a batch row: keys, or more, of which the first are read
   std::size_t key_width, value_width;        // of one head
   std::size_t q_stride, k_stride, v_stride;  // from one time to the next
   double scale;
@@ -30,12 +31,14 @@ struct PairTable {
   }
 };
 
-/// What queries may look at. All parts compose: a key is seen where every part allows it.
+/// What queries may look at. All parts compose: a key is seen where every part allows it. A query stands at the place
+/// of a key: query i at i + keys - queries, so that the last one stands at the last key, unless `places` says where.
 template <class T>
 struct AttentionMask {
   static constexpr std::size_t no_window = ~std::size_t{0};
-  bool causal = false;                          // query i sees the keys j <= i + keys - queries
-  std::size_t window = no_window;               // query i sees the keys j > i + keys - queries - window
+  bool causal = false;                          // a query sees the keys j <= its place
+  std::size_t window = no_window;               // a query sees the keys j > its place - window
+  const std::int64_t* places = nullptr;         // (batch, queries), each below keys, or null
   const std::uint8_t* allow_keys = nullptr;     // (batch, keys), or null: all
   const std::uint8_t* allow_queries = nullptr;  // (batch, queries), or null: all
   PairTable<std::uint8_t> allow;

@@ -25,11 +25,11 @@ struct Head {
   }
   template <class U>
   U* k(U* base) const {
-    return base + b * s.keys * s.k_stride + h / s.group() * s.key_width;
+    return base + b * s.key_rows * s.k_stride + h / s.group() * s.key_width;
   }
   template <class U>
   U* v(U* base) const {
-    return base + b * s.keys * s.v_stride + h / s.group() * s.value_width;
+    return base + b * s.key_rows * s.v_stride + h / s.group() * s.value_width;
   }
   template <class U>
   U* y(U* base) const {

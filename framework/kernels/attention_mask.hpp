@@ -19,16 +19,14 @@ class HeadMask {
       : mask_(mask), b_(b), h_(h), queries_(shape.queries), keys_(shape.keys) {}
 
   bool hides() const { return mask_.hides(); }
-  /// Query i sees no key outside of begin(i) <= j < end(i). The last query sits on the last key.
+  /// Query i sees no key outside of begin(i) <= j < end(i).
   std::size_t begin(std::size_t i) const {
-    if (mask_.window >= i + keys_ + 1) return 0;  // no_window, or it reaches further back than the first key
-    const std::size_t first = i + keys_ + 1 - mask_.window;
-    return std::min(end(i), first > queries_ ? first - queries_ : 0);
+    const std::size_t reached = keys_to(i);
+    return mask_.window >= reached ? 0 : std::min(end(i), reached - mask_.window);
   }
   std::size_t end(std::size_t i) const {
     if (mask_.allow_queries != nullptr && mask_.allow_queries[b_ * queries_ + i] == 0) return 0;
-    if (!mask_.causal) return keys_;
-    return std::min(keys_, i + 1 + keys_ > queries_ ? i + 1 + keys_ - queries_ : 0);
+    return mask_.causal ? std::min(keys_, keys_to(i)) : keys_;
   }
   bool sees(std::size_t i, std::size_t j) const {
     const std::uint8_t *of_keys = allowed_keys(), *of_pairs = allowed(i);
@@ -77,6 +75,11 @@ class HeadMask {
   }
 
  private:
+  /// How many keys there are up to the place of query i: 0 if it stands before the first.
+  std::size_t keys_to(std::size_t i) const {
+    if (mask_.places != nullptr) return static_cast<std::size_t>(mask_.places[b_ * queries_ + i]) + 1;
+    return i + 1 + keys_ > queries_ ? i + 1 + keys_ - queries_ : 0;
+  }
   const std::uint8_t* allowed_keys() const {
     return mask_.allow_keys == nullptr ? nullptr : mask_.allow_keys + b_ * keys_;
   }

@@ -47,11 +47,26 @@ PairTable<Element> pair_table(const char* op, const char* name, const Element* d
   return {data, stride(batch, heads * queries * s.keys), stride(heads, queries * s.keys), stride(queries, s.keys)};
 }
 
+/// Checks the places of queries; null if there are none.
+template <class T>
+const std::int64_t* place_data(const char* op, const AttentionShape& s, Tape<T>& tape, const Integers& places) {
+  if (!places) return nullptr;
+  tape.check(places, op);
+  require<ShapeError>(places.shape == Shape{s.batch, s.queries}, "[{}] places must be (batch {}, time {}), got {}", op,
+                      s.batch, s.queries, places.shape);
+  for (std::size_t i = 0; i < s.batch * s.queries; ++i)  // a negative one is a huge one
+    require<ShapeError>(static_cast<std::uint64_t>(places.data[i]) < s.keys,
+                        "[{}] places must be from 0 to below the number of keys {}, got {}", op, s.keys,
+                        places.data[i]);
+  return places.data;
+}
+
 template <class T>
 AttentionMask<T> mask_of(const char* op, const AttentionShape& s, Tape<T>& tape, const Attend<T>& attend) {
   AttentionMask<T> mask;
   mask.causal = attend.causal;
   mask.window = attend.window.value_or(mask.no_window);
+  mask.places = place_data(op, s, tape, attend.places);
   mask.allow_keys = mask_data(op, "allow_keys", tape, attend.allow_keys, s.batch, s.keys);
   mask.allow_queries = mask_data(op, "allow_queries", tape, attend.allow_queries, s.batch, s.queries);
   if (attend.allow) {
@@ -75,6 +90,13 @@ std::size_t checked_kv_heads(const char* op, std::size_t heads, const Attend<T>&
   return attend.kv_heads;
 }
 
+/// Sets how many of the `rows` places of k and v are read.
+template <class T>
+void set_keys(const char* op, AttentionShape& s, std::size_t rows, const Attend<T>& attend) {
+  s.key_rows = rows, s.keys = attend.keys.value_or(rows);
+  require<ShapeError>(s.keys <= rows, "[{}] keys must be at most the {} places of k, got {}", op, rows, s.keys);
+}
+
 template <class T>
 AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std::size_t heads,
                               const Attend<T>& attend) {
@@ -86,7 +108,8 @@ AttentionShape separate_shape(const char* op, Var<T> q, Var<T> k, Var<T> v, std:
                       "[{}] the width of q must be a multiple of heads {}, got {}", op, heads, sq);
   AttentionShape s{};
   s.batch = sq[0], s.heads = heads, s.kv_heads = checked_kv_heads(op, heads, attend);
-  s.queries = sq[1], s.keys = sk[1], s.key_width = sq[2] / heads;
+  s.queries = sq[1], s.key_width = sq[2] / heads;
+  set_keys(op, s, sk[1], attend);
   require<ShapeError>(sk[0] == sq[0] && sk[2] == s.kv_heads * s.key_width,
                       "[{}] k must be (batch {}, time, {}) to match q {}, got {}", op, sq[0], s.kv_heads * s.key_width,
                       sq, sk);
@@ -210,12 +233,21 @@ void run_backward(const Call<T>& c, Tape<T>& tape, const Kept<T>& kept, const ke
                                        kept.rows, upstream, gradients, deltas.data(), scratch.data());
 }
 
+/// The slot of an operand, null if it is not wanted. Keys that are not read have the gradient 0.
+template <class T>
+GradientSlot<T> slot_of(Var<T> x, const AttentionShape& s) {
+  if (!x.requires_grad()) return {nullptr, false};
+  const GradientSlot<T> slot = x.tape().slot(x);
+  if (s.keys == s.key_rows || slot.accumulate) return slot;
+  std::fill_n(slot.data, x.size(), T(0));
+  return {slot.data, true};
+}
+
 /// Slots of q, k and v, where wanted. The same Var may stand for several of them: the first overwrites, the next ones
 /// add.
 template <class T>
-kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v) {
-  const auto slot = [](Var<T> x) { return x.requires_grad() ? x.tape().slot(x) : GradientSlot<T>{nullptr, false}; };
-  const auto dq = slot(q), dk = slot(k), dv = slot(v);
+kernels::AttentionGradients<T> gradients_of(Var<T> q, Var<T> k, Var<T> v, const AttentionShape& s) {
+  const auto dq = slot_of(q, s), dk = slot_of(k, s), dv = slot_of(v, s);
   return {dq.data, dk.data, dv.data, nullptr, dq.accumulate, dk.accumulate, dv.accumulate, false, {}};
 }
 
@@ -233,7 +265,7 @@ Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, 
   const Kept<T> kept = run_forward(call, tape, {y.data(), nullptr, nullptr}, y.requires_grad());
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
-    run_backward(call, t, kept, {t.slot(y).data, nullptr, nullptr}, gradients_of(q, k, v));
+    run_backward(call, t, kept, {t.slot(y).data, nullptr, nullptr}, gradients_of(q, k, v, s));
   });
   return y;
 }
@@ -254,7 +286,8 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) 
                       "[attention_packed] qkv must be (batch, time, (heads + 2 * kv_heads) * head width) for {} heads "
                       "and {} kv_heads, got {}",
                       heads, s.kv_heads, shape);
-  s.queries = s.keys = shape[1];
+  s.queries = shape[1];
+  set_keys(name, s, shape[1], attend);
   s.key_width = s.value_width = shape[2] / all_heads;
   s.q_stride = s.k_stride = s.v_stride = shape[2];
   s.scale = attend.scale.value_or(1 / std::sqrt(static_cast<double>(s.key_width)));
@@ -265,7 +298,7 @@ Var<T> attention_packed(Var<T> qkv, std::size_t heads, const Attend<T>& attend) 
   const Kept<T> kept = run_forward(call, tape, {y.data(), nullptr, nullptr}, y.requires_grad());
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
-    const auto [d, old] = qkv.requires_grad() ? t.slot(qkv) : GradientSlot<T>{nullptr, false};
+    const auto [d, old] = slot_of(qkv, call.s);
     const auto from = [d = d](std::size_t column) { return d == nullptr ? nullptr : d + column; };
     run_backward(call, t, kept, {t.slot(y).data, nullptr, nullptr},
                  {from(0), from(k), from(v), nullptr, old, old, old, false, {}});
@@ -290,7 +323,7 @@ AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> v
   tape.on_backward({y, weights, log_sum_exp}, [=] {
     Tape<T>& t = y.tape();
     run_backward(call, t, kept, {t.slot(y).data, t.slot(weights).data, t.slot(log_sum_exp).data},
-                 gradients_of(q, k, v));
+                 gradients_of(q, k, v, s));
   });
   return {y, weights, log_sum_exp};
 }

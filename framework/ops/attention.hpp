@@ -11,16 +11,19 @@ enum class AttentionKernel { automatic, materialised, tiled };
 
 /// What a query may look at; all parts compose: a key is hidden if any part hides it.
 ///
-/// `allow` and `bias` are (Tq, Tk), (B, Tq, Tk) or (B, heads, Tq, Tk). Their rank says which axis is which; B, heads
-/// and Tq may be 1, and then stand for all.
+/// A query stands at the place of a key: query i at i + Tk - Tq, so that the last one stands at the last key, unless
+/// `places` says where. `allow` and `bias` are (Tq, Tk), (B, Tq, Tk) or (B, heads, Tq, Tk). Their rank says which axis
+/// is which; B, heads and Tq may be 1, and then stand for all.
 template <class T>
 struct Attend {
-  bool causal = false;              // the last query sits on the last key: query i sees the keys j <= i + Tk - Tq
-  Mask allow_keys = {};             // (B, Tk): true = may be attended to
-  Mask allow_queries = {};          // (B, Tq): false = asks nothing, its output is 0
-  Mask allow = {};                  // of pairs: true = may be attended to
-  std::optional<Var<T>> bias = {};  // of pairs: added to the scores; -inf hides, a large finite number does not
-  std::optional<std::size_t> window = {};  // key j is visible if i + Tk - Tq - j < window: 1 is a query's own place
+  bool causal = false;                     // a query sees the keys up to its place
+  Mask allow_keys = {};                    // (B, Tk): true = may be attended to
+  Mask allow_queries = {};                 // (B, Tq): false = asks nothing, its output is 0
+  Mask allow = {};                         // of pairs: true = may be attended to
+  std::optional<Var<T>> bias = {};         // of pairs: added to the scores; -inf hides, a large finite number does not
+  std::optional<std::size_t> window = {};  // key j is visible if place - j < window: 1 is a query's own place
+  Integers places = {};                    // (B, Tq): the place of each query, below Tk
+  std::optional<std::size_t> keys = {};    // Tk, if only the first places of k and v count, as in a cache
   std::optional<double> scale = {};        // of the scores; default 1 / sqrt(head width)
   double dropout = 0;                      // of the weights, in training; which pairs, see Tape::set_step
   std::size_t kv_heads = 0;                // heads of k and v, a divisor of heads; 0 = as many
