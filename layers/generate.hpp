@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <xtape/framework/nn/sample.hpp>
+#include <xtape/framework/tape/expr.hpp>
 #include <xtape/layers/key_value_cache.hpp>
 
 namespace xtape {
@@ -35,7 +36,7 @@ std::pair<Integers, Mask> padded_on_the_left(Tape<T>& tape, const TokenRows& row
               tokens.begin() + static_cast<std::ptrdiff_t>((b + 1) * time - rows[b].size()));
     for (std::size_t t = time - rows[b].size(); t < time; ++t) real(b, t) = true;
   }
-  return {tape.integers(adapt(tokens.data(), {rows.size(), time})), tape.mask(real)};
+  return {tape.integers(tokens.data(), {rows.size(), time}), tape.mask(real)};
 }
 
 }  // namespace detail

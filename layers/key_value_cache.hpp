@@ -40,7 +40,7 @@ class KeyValueCache {
       auto next = static_cast<std::int64_t>(lengths_[row]);
       for (; i < (row + 1) * tokens[1]; ++i) positions[i] = is_real(real, i) ? next++ : 0;
     }
-    return tape.integers(detail::adapt(positions.data(), tokens));
+    return tape.integers(positions.data(), tokens);
   }
 
   /// Takes up keys (batch, time, key_width) and values (batch, time, value_width), but no padding, at the end of each

@@ -22,7 +22,7 @@ Integers positions_without_padding(Tape<T>& tape, const Mask& tokens) {
       before += tokens.data[place];
     }
   }
-  return tape.integers(detail::adapt(positions.data(), tokens.shape));
+  return tape.integers(positions.data(), tokens.shape);
 }
 
 }  // namespace xtape

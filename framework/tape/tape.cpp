@@ -188,6 +188,14 @@ ConstantArray<Element> Tape<T>::constant(const char* op, const Shape& shape, Ele
   return {data, shape, this, {node.owner, node.stamp}};
 }
 
+template <class T>
+Integers Tape<T>::integers(const std::int64_t* numbers, const Shape& shape) {
+  std::int64_t* data = nullptr;
+  const Integers integers = constant("integers", shape, data);
+  std::copy_n(numbers, shape.size(), data);
+  return integers;
+}
+
 // ---- gradients
 
 template <class T>

@@ -98,6 +98,8 @@ class Tape {
   /// Tokens or targets from any integral expression.
   template <class Expression>
   Integers integers(const Expression& expression);
+  /// The same from row-major memory.
+  Integers integers(const std::int64_t* numbers, const Shape& shape);
 
   // ---- for ops
 
