@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <xtape/framework/nn/sample.hpp>
+#include <xtape/framework/tape/expr.hpp>
 #include <xtape/layers/key_value_cache.hpp>
 
 namespace xtape {
