@@ -28,13 +28,13 @@ Tokens random_rows(Rng& rng) {
 }
 
 /// One pass over a batch. The target is the source: its first nine numbers go in, its last nine shall come out.
-Var<float> loss_of(const EncoderDecoder<float>& model, Tape<float>& tape, const Tokens& rows) {
+Var<float> loss_of(const EncoderDecoder<float>& model, Tape<float>& tape, const Tokens& rows, double label_smoothing) {
   const auto tokens_in = xt::view(rows, xt::all(), xt::range(0, length - 1));
   const auto tokens_out = xt::view(rows, xt::all(), xt::range(1, length));
   const Mask source_tokens = tape.mask(xt::not_equal(rows, padding));
   const Mask target_tokens = tape.mask(xt::not_equal(tokens_in, padding));
   const Var<float> logits = model(tape, rows, tokens_in, source_tokens, target_tokens);
-  return cross_entropy(logits, tokens_out, {.ignore_index = padding, .label_smoothing = 0});
+  return cross_entropy(logits, tokens_out, {.ignore_index = padding, .label_smoothing = label_smoothing});
 }
 
 /// The most likely token after those so far, again and again.
@@ -51,7 +51,7 @@ std::vector<std::int64_t> decode(const EncoderDecoder<float>& model, Tape<float>
   return answer;
 }
 
-int run(std::uint64_t seed) {
+int run(std::uint64_t seed, double label_smoothing) {
   Rng rng(seed);
   EncoderDecoder<float> model({.source_vocabulary = vocabulary,
                                .target_vocabulary = vocabulary,
@@ -75,7 +75,7 @@ int run(std::uint64_t seed) {
     for (std::size_t i = 0; i < batches; ++i) {
       tape.clear();
       optimizer.zero_grad();
-      const Var<float> loss = loss_of(model, tape, random_rows(rng));
+      const Var<float> loss = loss_of(model, tape, random_rows(rng), label_smoothing);
       tape.backward(loss);
       optimizer.set_learning_rate(rate(optimizer.steps()));
       optimizer.step();
@@ -86,7 +86,7 @@ int run(std::uint64_t seed) {
     for (std::size_t i = 0; i < evaluation_batches; ++i) {
       tape.clear();
       const auto nothing_recorded = tape.no_grad();
-      evaluation += loss_of(model, tape, random_rows(rng)).item() / evaluation_batches;
+      evaluation += loss_of(model, tape, random_rows(rng), 0).item() / evaluation_batches;
     }
     tape.set_training(true);
     progress.show(fmt::format("epoch {:2} of {}  loss {:.4f}, without dropout {:.5f}  rate {:.2e}  {}", epoch + 1,
@@ -106,15 +106,18 @@ int run(std::uint64_t seed) {
 
 int main(int argc, char** argv) {
   std::uint64_t seed = 0;
+  double label_smoothing = 0;
   int threads = xtape::threads();
   CLI::App app(
       "Trains the encoder-decoder of The Annotated Transformer to copy. Exit code: 0 if it then copies the "
       "numbers 0 to 9 exactly, 2 if not.",
       "annotated_copy");
   app.add_option("--seed", seed, "of weights, data and dropout")->check(CLI::Range(0, 1'000'000'000));
+  app.add_option("--label_smoothing", label_smoothing, "the tutorial's first example has none")
+      ->check(CLI::Range(0.0, 0.9));
   app.add_option("--threads", threads, "worker threads; does not change the result")->check(CLI::Range(1, 1024));
   for (CLI::Option* option : app.get_options()) option->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   set_threads(threads);
-  return run(seed);
+  return run(seed, label_smoothing);
 }

@@ -109,8 +109,8 @@ TEST(LayerGradients, OfPreNormAndPostNormBlocks) {
     for (const bool causal : {false, true}) {
       Rng rng(5);
       for (const bool attention_only : {false, true}) {
-        auto block = shaken(
-            TransformerBlock<double>(6, 2, rng, {.norm = norm, .hidden = 10, .attention_only = attention_only}));
+        auto block =
+            shaken(TransformerBlock<double>(6, 2, rng, {.norm = norm, .hidden = 10, .attention_only = attention_only}));
         const auto f = [&](Var64 x) { return block(x, {.causal = causal}); };
         EXPECT_TRUE(gradcheck(f, {{2, 4, 6}}, {.parameters = parameters<double>(block)}));
       }

@@ -60,7 +60,7 @@ TEST(LayerName, StandsOnTheRecord) {
   const Var<double> y = model.blocks[1](x);
   EXPECT_STREQ(y.op(), "add");
   EXPECT_STREQ(y.layer(), "blocks.1");
-  EXPECT_STREQ(model.blocks[0].norm2(y).layer(), "blocks.0.norm2");
+  EXPECT_STREQ((*model.blocks[0].norm2)(y).layer(), "blocks.0.norm2");
   EXPECT_STREQ((y + 1).layer(), "");
 }
 

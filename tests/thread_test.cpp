@@ -197,15 +197,20 @@ TEST_F(Threads, O35TrainingStepsHaveTheSameBitsForAnyNumberOfThreadsAndEveryRepe
 }
 
 /// Output and gradients of an attention whose heads share keys and whose bias lacks axes, all in one row.
-std::vector<float> biased_attention(const Shape& bias_shape) {
-  constexpr std::size_t batch = 5, heads = 6, kv_heads = 2, time = 33, width = 8;
+std::vector<float> biased_attention(AttentionKernel kernel, std::size_t time, const Shape& bias_shape) {
+  constexpr std::size_t batch = 5, heads = 6, kv_heads = 2, width = 8;
   Tape<float> tape;
   const Var<float> q = tape.input(random_array<float>({batch, time, heads * width}, 1), true),
                    k = tape.input(random_array<float>({batch, time, kv_heads * width}, 2), true),
                    v = tape.input(random_array<float>({batch, time, kv_heads * width}, 3), true),
                    bias = tape.input(random_array<float>(bias_shape, 4), true);
   const Var<float> y = attention(rope(q, heads), rope(k, kv_heads), v, heads,
-                                 {.causal = true, .bias = bias, .window = 20, .kv_heads = kv_heads});
+                                 {.causal = true,
+                                  .bias = bias,
+                                  .window = time - time / 3,
+                                  .dropout = 0.1,
+                                  .kv_heads = kv_heads,
+                                  .kernel = kernel});
   tape.backward(y, random_array<float>(y.shape(), 5));
   std::vector<float> numbers(y.data(), y.data() + y.size());
   for (const Var<float>& x : {q, k, v, bias}) {
@@ -215,18 +220,23 @@ std::vector<float> biased_attention(const Shape& bias_shape) {
   return numbers;
 }
 
-TEST_F(Threads, O35AttentionWithABiasAndSharedHeadsHasTheSameBitsForAnyNumberOfThreads) {
-  for (const Shape& shape : {Shape{33, 33}, Shape{5, 33, 33}, Shape{1, 6, 1, 33}, Shape{5, 6, 33, 33}}) {
+void expect_same_bits(AttentionKernel kernel, std::size_t time, int times) {
+  for (const Shape& shape : {Shape{time, time}, Shape{5, time, time}, Shape{1, 6, 1, time}, Shape{5, 6, time, time}}) {
     set_threads(1);
-    const std::vector<float> serial = biased_attention(shape);
+    const std::vector<float> serial = biased_attention(kernel, time, shape);
     for (const float x : serial) ASSERT_TRUE(std::isfinite(x));
     for (const int n : {2, 4, 8}) {
       set_threads(n);
-      for (int repetition = 0; repetition < repetitions; ++repetition)
-        ASSERT_TRUE(biased_attention(shape) == serial) << n << " threads, repetition " << repetition;
+      for (int repetition = 0; repetition < times; ++repetition)
+        ASSERT_TRUE(biased_attention(kernel, time, shape) == serial) << n << " threads, repetition " << repetition;
     }
   }
 }
+
+TEST_F(Threads, O35AttentionWithABiasAndSharedHeadsHasTheSameBitsForAnyNumberOfThreads) {
+  expect_same_bits(AttentionKernel::materialised, 33, repetitions);
+}
+TEST_F(Threads, O35SoHasTheTiledKernel) { expect_same_bits(AttentionKernel::tiled, 150, 2); }
 
 TEST_F(Threads, O35AnOrderOfSummationThatDependsOnThreadsWouldBeSeen) {
   const std::vector<float> x = {1e8f, 1, -1e8f, 1};

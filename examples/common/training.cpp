@@ -1,7 +1,9 @@
 #include "common/training.hpp"
 
 #include <xtape/framework/ops/ops.hpp>
+#include <xtape/framework/train/gradients.hpp>
 #include <xtape/framework/train/optimizer.hpp>
+#include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/schedule.hpp>
 #include "common/progress.hpp"
 
@@ -45,6 +47,7 @@ TrainingResult train(TransformerLm<float>& model, const Task& task, const Settin
     const Mask real = tape.lengths(batch.lengths, batch.tokens.shape(1));
     const Var<float> loss = cross_entropy(model(tape, batch.tokens, {.allow_keys = real}), batch.targets);
     tape.backward(loss);
+    require_finite(loss, optimizer.parameters());
     const double norm = clip_grad_norm(optimizer.parameters(), 1.0);
     optimizer.step();
 

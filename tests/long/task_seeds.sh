@@ -11,7 +11,7 @@ run() {
   output=$("$@" 2>&1) || code=$?
   printf '%-22s %s\n' "$name" "$(grep -E '^trained|never met|^ +[12] ' <<<"$output" | tr -s ' \n' ' ')"
   if ((code != 0)); then
-    printf '%s\n' "$output" "$name: exit code $code"
+    printf '%s\n' "$output" "$name exit code $code"
     failed=1
   fi
 }

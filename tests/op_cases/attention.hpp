@@ -90,6 +90,7 @@ struct PairMask {
   Shape allow, bias;  // () for none
   std::optional<std::size_t> window;
   bool causal, padded;
+  AttentionKernel kernel = AttentionKernel::automatic;
 
   template <class T>
   Attend<T> attend(std::span<const Var<T>> x, std::size_t batch, std::size_t queries, std::size_t keys) const {
@@ -98,24 +99,27 @@ struct PairMask {
     if (bias.rank() > 0) attend.bias = x.back();
     attend.window = window;
     attend.kv_heads = kv_heads;
+    attend.kernel = kernel;
     return attend;
   }
 };
 
 /// Two batch rows, four heads, times that equal neither.
-inline void attention_of_pairs(std::vector<OpCase>& t) {
+inline void attention_of_pairs(std::vector<OpCase>& t, AttentionKernel kernel) {
   constexpr std::size_t batch = 2, heads = 4, width = 3;
   for (const std::size_t keys : {5, 7})
-    for (const PairMask& m : std::initializer_list<PairMask>{{2, {}, {}, {}, false, false},
-                                                             {1, {5, keys}, {}, {}, false, true},
-                                                             {4, {2, 5, keys}, {5, keys}, {}, false, false},
-                                                             {2, {2, 1, 5, keys}, {2, 5, keys}, 3, true, false},
-                                                             {2, {1, 4, 1, keys}, {2, 1, 5, keys}, {}, true, true},
-                                                             {1, {2, 4, 5, keys}, {2, 4, 5, keys}, 2, false, false},
-                                                             {4, {}, {1, 4, 1, keys}, 1, false, true}}) {
-      const std::string text = fmt::format("{} keys, kv_heads {}, allow {}, bias {}, window {}{}{}", keys, m.kv_heads,
-                                           m.allow, m.bias, m.window ? std::to_string(*m.window) : "none",
-                                           m.causal ? ", causal" : "", m.padded ? ", padded" : "");
+    for (PairMask m : std::initializer_list<PairMask>{{2, {}, {}, {}, false, false},
+                                                      {1, {5, keys}, {}, {}, false, true},
+                                                      {4, {2, 5, keys}, {5, keys}, {}, false, false},
+                                                      {2, {2, 1, 5, keys}, {2, 5, keys}, 3, true, false},
+                                                      {2, {1, 4, 1, keys}, {2, 1, 5, keys}, {}, true, true},
+                                                      {1, {2, 4, 5, keys}, {2, 4, 5, keys}, 2, false, false},
+                                                      {4, {}, {1, 4, 1, keys}, 1, false, true}}) {
+      m.kernel = kernel;
+      const std::string text =
+          fmt::format("{} keys, kv_heads {}, allow {}, bias {}, window {}{}{}{}", keys, m.kv_heads, m.allow, m.bias,
+                      m.window ? std::to_string(*m.window) : "none", m.causal ? ", causal" : "",
+                      m.padded ? ", padded" : "", kernel == AttentionKernel::tiled ? ", tiled" : "");
       std::vector<Shape> inputs = {{batch, 5, heads * width}, {batch, keys, m.kv_heads * width}};
       inputs.push_back({batch, keys, m.kv_heads * 2});
       if (m.bias.rank() > 0) inputs.push_back(m.bias);
@@ -172,7 +176,8 @@ inline void rotary_positions(std::vector<OpCase>& t) {
 inline void attention(std::vector<OpCase>& t) {
   rotary_positions(t);
   attention_of_sizes(t);
-  attention_of_pairs(t);
+  attention_of_pairs(t, AttentionKernel::materialised);
+  attention_of_pairs(t, AttentionKernel::tiled);
 }
 
 }  // namespace xtape::op_cases
