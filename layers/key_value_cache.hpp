@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <xtape/framework/ops/ops.hpp>
+#include <xtape/framework/tape/expr.hpp>
 
 namespace xtape {
 
