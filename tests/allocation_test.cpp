@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-namespace xtape {
+namespace xtape::allocation_test {
 namespace {
 
 /// Hides a pointer from the optimizer, which may remove an allocation that nobody sees.
@@ -165,4 +165,4 @@ TEST(Allocation, ALargerStepAllocatesAndTheNextOfItsSizeDoesNot) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::allocation_test

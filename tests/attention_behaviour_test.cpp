@@ -5,7 +5,7 @@
 
 #include "attention_paths.hpp"
 
-namespace xtape {
+namespace xtape::attention_behaviour_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -362,4 +362,4 @@ TYPED_TEST(AttentionBehaviour, O11_AQueryHeadReadsTheKeyHeadOfItsGroup) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_behaviour_test

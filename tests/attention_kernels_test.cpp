@@ -3,7 +3,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::attention_kernels_test {
 namespace {
 
 /// What a case combines, as bits.
@@ -131,4 +131,4 @@ TEST(AttentionKernelsItself, ADifferenceIsSeen) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_kernels_test

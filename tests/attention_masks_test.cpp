@@ -4,7 +4,7 @@
 
 #include "attention_paths.hpp"
 
-namespace xtape {
+namespace xtape::attention_masks_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -392,4 +392,4 @@ TYPED_TEST(AttentionMasks, ACausalMaskHidesABadKeyFromTheQueriesBeforeIt) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_masks_test

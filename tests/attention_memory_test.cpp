@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::attention_memory_test {
 namespace {
 
 /// Bytes that a tape holds at its peak for one forward and backward beyond inputs, outputs and their gradients.
@@ -48,4 +48,4 @@ TEST(AttentionMemory, IsChosenBySizeAndWithoutBackwardNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_memory_test

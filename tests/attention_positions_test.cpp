@@ -4,7 +4,7 @@
 
 #include "attention_paths.hpp"
 
-namespace xtape {
+namespace xtape::attention_positions_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -236,4 +236,4 @@ TYPED_TEST(Positions, OfSinusoidsFollowTheFormula) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_positions_test

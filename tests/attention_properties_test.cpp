@@ -3,7 +3,7 @@
 
 #include "attention_paths.hpp"
 
-namespace xtape {
+namespace xtape::attention_properties_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -285,4 +285,4 @@ TYPED_TEST(AttentionSharing, OneTokenAttendsToItself) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::attention_properties_test

@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::bad_input_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -323,4 +323,4 @@ TEST_F(BadInput, LeavesParametersAndGradientsAlone) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::bad_input_test

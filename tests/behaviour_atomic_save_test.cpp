@@ -9,7 +9,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_atomic_save_test {
 namespace {
 
 ParameterList<double> one_parameter(double value) {
@@ -146,4 +146,4 @@ TEST(Behaviour, O32_AFileInTheWorkingFolder) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_atomic_save_test

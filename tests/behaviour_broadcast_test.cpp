@@ -8,7 +8,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_broadcast_test {
 namespace {
 
 TEST(Behaviour, O22_BroadcastInBackward) {
@@ -257,4 +257,4 @@ TEST(Behaviour, O34_ViewsOfTokensAndMasks) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_broadcast_test

@@ -7,7 +7,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_engine_test {
 namespace {
 
 /// x^2 with a backward that overwrites the gradient, as the faulty engines did.
@@ -304,4 +304,4 @@ TEST(Behaviour, O24_LayerNormPassesTheGradientOn) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_engine_test

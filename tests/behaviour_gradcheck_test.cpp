@@ -2,7 +2,7 @@
 
 #include "planted_faults.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_gradcheck_test {
 namespace {
 
 /// relu with a derivative of the test's choice at 0.
@@ -154,4 +154,4 @@ TEST(Behaviour, O26_ValuesOffsetByAMillion) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_gradcheck_test

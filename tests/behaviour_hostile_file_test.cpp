@@ -23,7 +23,7 @@ void* operator new[](std::size_t bytes) { return operator new(bytes); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 
-namespace xtape {
+namespace xtape::behaviour_hostile_file_test {
 namespace {
 
 /// Buffers of the file stream, the JSON parser's tables and the message: far below what a hostile header asks for.
@@ -248,4 +248,4 @@ TEST(Behaviour, O31_RandomDamageIsReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_hostile_file_test

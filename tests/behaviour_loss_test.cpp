@@ -7,7 +7,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_loss_test {
 namespace {
 
 TEST(Behaviour, O15_LayerNormFarFromZero) {
@@ -290,4 +290,4 @@ TEST(Behaviour, O18_CountsTheTargetsThatCrossEntropyCounts) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_loss_test

@@ -5,7 +5,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_optimizer_test {
 namespace {
 
 template <class T>
@@ -256,4 +256,4 @@ TEST(Behaviour, O30_AResumeFromAnyStepHasTheSameBits) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_optimizer_test

@@ -4,7 +4,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_resume_test {
 namespace {
 
 /// A small language model in training, with all that a run may carry: dropout, random batches, clipping, a schedule,
@@ -120,4 +120,4 @@ TEST(Behaviour, O30_WhateverAResumeLosesIsSeen) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_resume_test

@@ -4,7 +4,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::behaviour_schedule_test {
 namespace {
 
 TEST(Behaviour, O29_ScheduleEndPoints) {
@@ -109,4 +109,4 @@ TEST(Behaviour, O29_SettingsThatMakeNoScheduleAreRefused) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::behaviour_schedule_test

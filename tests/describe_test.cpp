@@ -2,7 +2,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::describe_test {
 namespace {
 
 std::vector<std::string> lines(const std::string& text) {
@@ -69,4 +69,4 @@ TEST(Describe, ModulesOfNothing) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::describe_test

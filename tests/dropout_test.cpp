@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::dropout_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -199,4 +199,4 @@ TEST(Dropout, RefusesAProbabilityOutsideZeroToOne) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::dropout_test

@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::einsum_test {
 namespace {
 
 /// The sum over every assignment of the letters, as the notation says.
@@ -104,4 +104,4 @@ TEST(Einsum, WhatItDoesNotServeIsASentence) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::einsum_test

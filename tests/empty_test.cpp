@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::empty_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -199,4 +199,4 @@ TEST(NonFinite, InfinityAndNanPassThroughEveryOpWithoutACrash) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::empty_test

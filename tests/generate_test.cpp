@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::generate_test {
 namespace {
 
 using Row = std::vector<std::int64_t>;
@@ -209,4 +209,4 @@ TEST(Sampling, TokensComeAsOftenAsTheirProbabilitySays) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::generate_test

@@ -5,7 +5,7 @@
 #include "behaviour.hpp"
 #include "snake.hpp"
 
-namespace xtape {
+namespace xtape::gradcheck_calls_test {
 
 namespace {
 
@@ -154,4 +154,4 @@ TEST(GradcheckCalls, NoFalseAlarmOverSeeds) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::gradcheck_calls_test

@@ -4,7 +4,7 @@
 
 #include "planted_faults.hpp"
 
-namespace xtape {
+namespace xtape::gradcheck_test {
 namespace {
 
 // ---- faults of an elementwise op, x^3
@@ -216,4 +216,4 @@ TEST(Gradcheck, LeavesWeightsAndGradientsAsAUserExpects) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::gradcheck_test

@@ -2,7 +2,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::gradient_coverage_test {
 namespace {
 
 TEST(GradientCoverage, IsASentence) {
@@ -128,4 +128,4 @@ TEST(Behaviour, O24_WhatIsFrozenIsListedApart) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::gradient_coverage_test

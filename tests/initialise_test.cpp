@@ -2,7 +2,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::initialise_test {
 namespace {
 
 /// Standard deviation around 0.
@@ -97,4 +97,4 @@ TEST(Initialise, TheSameSeedGivesTheSameModelInFloatAndDouble) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::initialise_test

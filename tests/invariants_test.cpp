@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::invariants_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -228,4 +228,4 @@ TEST(Invariant, Nr7LetsBeWhatNoGradientDependsOn) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::invariants_test

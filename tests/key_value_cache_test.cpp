@@ -4,7 +4,7 @@
 
 #include "attention_paths.hpp"
 
-namespace xtape {
+namespace xtape::key_value_cache_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -333,4 +333,4 @@ TEST(CacheOnATape, AStepCopiesNothingOfWhatIsHeld) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::key_value_cache_test

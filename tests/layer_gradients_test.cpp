@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::layer_gradients_test {
 namespace {
 
 using Tape64 = Tape<double>;
@@ -232,4 +232,4 @@ TEST(AttentionGradients, OfOneMemoryWhoseHeadsAreShared) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::layer_gradients_test

@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::layer_name_test {
 namespace {
 
 struct Model {
@@ -92,4 +92,4 @@ TEST(LayerName, ALayerWithoutANameLeavesThatAroundIt) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::layer_name_test

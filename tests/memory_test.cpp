@@ -9,7 +9,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::memory_test {
 namespace {
 
 struct Allocation {
@@ -227,4 +227,4 @@ TEST(Pool, ClearForgetsWhatWasNotFreed) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::memory_test

@@ -5,7 +5,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::moving_average_test {
 namespace {
 
 /// Parameters "w" (2) and "b" (1) and numbers that no rounding leaves alone.
@@ -146,4 +146,4 @@ TEST(MovingAverage, OutOfRangeDecaysAreRefused) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::moving_average_test

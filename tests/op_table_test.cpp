@@ -7,7 +7,7 @@
 #include "op_cases.hpp"
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::op_table_test {
 namespace {
 
 template <class T>
@@ -221,4 +221,4 @@ TEST(OpTableItself, AReferenceThatDiffersIsSeen) {
 TEST(OpTableItself, HasRowsForEveryFamily) { EXPECT_GT(op_cases::table().size(), 150u); }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::op_table_test

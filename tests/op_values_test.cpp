@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::op_values_test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -164,4 +164,4 @@ TEST(BadSelection, SaysWhatWasExpectedAndWhatCame) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::op_values_test

@@ -4,7 +4,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::optimizer_test {
 namespace {
 
 template <class T>
@@ -206,4 +206,4 @@ TEST(Optimizer, TakesListsAsTheyAreMade) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::optimizer_test

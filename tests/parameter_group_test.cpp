@@ -4,7 +4,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::parameter_group_test {
 namespace {
 
 /// Weight, bias, gain and embedding of these names, each the number 1 with the gradient 1.
@@ -156,4 +156,4 @@ TEST(TiedParameters, AreClippedOnce) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::parameter_group_test

@@ -1,6 +1,6 @@
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::parameter_list_test {
 
 /// A module with every kind of member that visit may name.
 template <class T>
@@ -158,4 +158,4 @@ TEST(ParameterList, ABlockOfAttentionAloneHasNeitherFeedForwardNorNorm2) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::parameter_list_test

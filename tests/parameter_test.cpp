@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::parameter_test {
 namespace {
 
 TEST(Parameter, StartsAtZeroWithoutAGradient) {
@@ -138,4 +138,4 @@ TEST(Parameter, BracesMeanAShape) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::parameter_test

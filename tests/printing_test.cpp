@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::printing_test {
 namespace {
 
 /// The text of a stream, after checking that fmt writes the same.
@@ -78,4 +78,4 @@ TEST(Printing, AVarThatIsGoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::printing_test

@@ -3,7 +3,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::random_test {
 namespace {
 
 TEST(Random, PhiloxGivesThePublishedNumbers) {
@@ -122,4 +122,4 @@ TEST(Random, BelowZeroIsRefused) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::random_test

@@ -2,7 +2,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_attention_test {
 namespace {
 
 using Names = testing::TestWithParam<const char*>;
@@ -77,4 +77,4 @@ TEST_P(RopeReference, IsMetWithPositionsByRowInFloat) { expect_rope<float>(true)
 INSTANTIATE_TEST_SUITE_P(Cases, RopeReference, testing::Values("rope_halves", "rope_interleaved"), name_of_case);
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_attention_test

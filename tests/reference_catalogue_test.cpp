@@ -3,7 +3,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_catalogue_test {
 namespace {
 
 template <class T>
@@ -95,4 +95,4 @@ TYPED_TEST(CatalogueReference, Einsum) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_catalogue_test

@@ -6,7 +6,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_coverage_test {
 namespace {
 
 std::set<std::string> reference_files() {
@@ -72,4 +72,4 @@ TEST(ReferenceMeasure, SeesNaNAndInfinity) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_coverage_test

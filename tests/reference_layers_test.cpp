@@ -3,7 +3,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_layers_test {
 namespace {
 
 using Names = testing::TestWithParam<const char*>;
@@ -200,4 +200,4 @@ TYPED_TEST(LayerReference, EmbeddingWithPaddingIndex) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_layers_test

@@ -2,7 +2,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_losses_test {
 namespace {
 
 Reduction reduction_of(const std::string& name) {
@@ -67,4 +67,4 @@ TYPED_TEST(LossReference, CrossEntropy) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_losses_test

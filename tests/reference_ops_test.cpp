@@ -2,7 +2,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_ops_test {
 namespace {
 
 template <class T>
@@ -109,4 +109,4 @@ TYPED_TEST(OpReference, EmbeddingWithPaddingIndex) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_ops_test

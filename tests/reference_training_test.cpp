@@ -4,7 +4,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::reference_training_test {
 namespace {
 
 using List = ParameterList<double>;
@@ -255,4 +255,4 @@ TEST(TrainingReference, ADecoderIsTrainedToTheSameLossesAndParameters) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::reference_training_test

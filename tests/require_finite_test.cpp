@@ -4,7 +4,7 @@
 
 #include "behaviour.hpp"
 
-namespace xtape {
+namespace xtape::require_finite_test {
 namespace {
 
 /// The square root, whose slope at 0 is infinite.
@@ -326,4 +326,4 @@ TEST(RequireFinite, ALossIsAScalarOfALiveRecord) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::require_finite_test

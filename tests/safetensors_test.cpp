@@ -6,7 +6,7 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
-namespace xtape {
+namespace xtape::safetensors_test {
 namespace {
 
 template <class T>
@@ -253,4 +253,4 @@ TEST(Safetensors, AMissingFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::safetensors_test

@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::shape_test {
 namespace {
 
 TEST(Shape, CountsElementsRowsAndTheLastExtent) {
@@ -80,4 +80,4 @@ TEST(Axes, RefuseWhatIsOutOfRangeOrNamedTwice) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::shape_test

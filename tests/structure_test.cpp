@@ -8,7 +8,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::structure_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST(Structure, TheReadmesExampleIsTheOneThatIsCompiled) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::structure_test

@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::tape_errors_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -262,4 +262,4 @@ TEST_F(Handles, AnExceptionInACallbackLeavesTheTapeUsableAfterClear) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::tape_errors_test

@@ -2,7 +2,7 @@
 
 #include "copy_task_step.hpp"
 
-namespace xtape {
+namespace xtape::tape_memory_test {
 namespace {
 
 constexpr std::size_t line = alignment;  // every array takes whole cache lines
@@ -102,4 +102,4 @@ TEST(TapeMemory, HoldsAtMostAQuarterMoreThanItUses) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::tape_memory_test

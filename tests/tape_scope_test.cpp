@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::tape_scope_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -244,4 +244,4 @@ TEST(Scope, AGenerationLoopKeepsOneValueOfEachStep) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::tape_scope_test

@@ -2,7 +2,7 @@
 
 #include "snake.hpp"
 
-namespace xtape {
+namespace xtape::tape_test {
 namespace {
 
 using Array = xt::xarray<double>;
@@ -298,4 +298,4 @@ TEST(Tape, AShapeThatWasAskedForOutlivesTheGrowthOfTheRecord) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::tape_test

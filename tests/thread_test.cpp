@@ -7,7 +7,7 @@
 
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::thread_test {
 namespace {
 
 /// Leaves the number of threads as it was.
@@ -255,4 +255,4 @@ TEST_F(Threads, O35AnOrderOfSummationThatDependsOnThreadsWouldBeSeen) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::thread_test

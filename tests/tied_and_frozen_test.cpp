@@ -5,7 +5,7 @@
 #include "files.hpp"
 #include "support.hpp"
 
-namespace xtape {
+namespace xtape::tied_and_frozen_test {
 namespace {
 
 using Scalars = testing::Types<float, double>;
@@ -188,4 +188,4 @@ TYPED_TEST(Frozen, AModelWithoutAnythingToTrainSaysSo) {
 }
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::tied_and_frozen_test

@@ -6,7 +6,7 @@
 
 #include "reference_case.hpp"
 
-namespace xtape {
+namespace xtape::walkthrough_reference_test {
 namespace {
 
 class WalkthroughReference : public testing::TestWithParam<const char*> {
@@ -85,4 +85,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, WalkthroughReference,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace xtape
+}  // namespace xtape::walkthrough_reference_test
