@@ -44,12 +44,6 @@ std::string exponentials(const Matrix& scores, std::size_t row, std::size_t visi
   return text;
 }
 
-double largest_difference(Var<double> a, Var<double> b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.data()[i] - b.data()[i]));
-  return largest;
-}
-
 std::string head_name(const std::string& name, std::size_t head) { return fmt::format("{} of head {}", name, head); }
 
 /// The first head, and beside it the second if there is one.

@@ -55,12 +55,11 @@ Results compute(Tape<double>& tape, const NumpyFile& file, const Array& input, b
   return r;
 }
 
-double largest_difference(const double* a, const double* b, std::size_t count) {
+double largest_difference_of(const double* a, const double* b, std::size_t count) {
   double largest = 0;
   for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
   return largest;
 }
-double largest_difference(Var<double> a, Var<double> b) { return largest_difference(a.data(), b.data(), a.size()); }
 
 /// The first rows of a matrix with the digits that NumPy prints. Up to eight columns: what does not fit on a line goes
 /// on the next; of wider ones the beginning.
@@ -85,7 +84,7 @@ void print_array(const std::string& name, const Matrix& x, std::size_t rows) {
 }
 
 /// Compares results with a file, and keeps the verdict over all.
-class Comparison {
+class FileComparison {
  public:
   /// Every printed digit, which is stricter than a tolerance and what a reader would look at.
   void compare(const std::string& name, Var<double> computed, const Array& expected) {
@@ -96,7 +95,7 @@ class Comparison {
     right_ = right_ && all;
     print_line(fmt::format("   {:<16} {:>5} of {:>5} numbers agree in all {} digits, largest difference {}{}", name,
                            same, expected.size(), decimals,
-                           at_most(largest_difference(computed.data(), expected.data(), expected.size())),
+                           at_most(largest_difference_of(computed.data(), expected.data(), expected.size())),
                            all ? "" : "   WRONG"));
   }
   void property(const std::string& what, bool holds) { report(holds ? "holds" : "DOES NOT HOLD", what, holds); }
@@ -141,7 +140,7 @@ bool five_steps(const std::filesystem::path& folder) {
   print_array("output", matrix_of(r.output), 7);
 
   print_step("Compared with NumPy", "");
-  Comparison comparison;
+  FileComparison comparison;
   comparison.compare("q in heads", q, file.array("q_heads"));
   comparison.compare("k in heads", k, file.array("k_heads"));
   comparison.compare("v in heads", v, file.array("v_heads"));
@@ -170,7 +169,7 @@ bool batched(const std::filesystem::path& folder) {
   print_array("output[1]", matrix_of(r.output, 1), 4);
 
   print_step("Compared with NumPy", "");
-  Comparison comparison;
+  FileComparison comparison;
   comparison.compare("weights", r.weights, file.array("weights"));
   comparison.compare("concat", r.concat, file.array("concat"));
   comparison.compare("output", r.output, file.array("output"));
@@ -178,7 +177,7 @@ bool batched(const std::filesystem::path& folder) {
 }
 
 /// Rows are distributions: each sums to 1. Columns need not be.
-void weights_sum_to_one(Comparison& comparison, const Results& r) {
+void weights_sum_to_one(FileComparison& comparison, const Results& r) {
   const auto away_from_one = [](Var<double> sums) { return max(abs(sums - 1.0)).item(); };
   const double rows = away_from_one(sum(r.weights, -1)), columns = away_from_one(sum(r.weights, -2));
   print_step("Property 1", "each row of the weights sums to 1");
@@ -200,7 +199,7 @@ double change_before_the_last(const NumpyFile& file, bool causal) {
   };
   return largest_difference(earlier(x), earlier(changed));
 }
-void later_tokens_are_not_seen(Comparison& comparison, const NumpyFile& file) {
+void later_tokens_are_not_seen(FileComparison& comparison, const NumpyFile& file) {
   const double with = change_before_the_last(file, true), without = change_before_the_last(file, false);
   print_step("Property 2", "causal mask: no output depends on a later token");
   comparison.property("the last token's sign is changed, and all outputs before it keep every bit", with == 0);
@@ -218,7 +217,7 @@ double change_by_order(const NumpyFile& file, bool causal) {
   const Results other = compute(tape, file, Array(reordered(r.x).value()), causal);
   return largest_difference(other.output, reordered(r.output));
 }
-void order_does_not_matter(Comparison& comparison, const NumpyFile& file) {
+void order_does_not_matter(FileComparison& comparison, const NumpyFile& file) {
   const double without = change_by_order(file, false), with = change_by_order(file, true);
   print_step("Property 3", "no mask: outputs follow their tokens into any order");
   comparison.property(fmt::format("in the order 3 0 5 1 4 2 the tokens' outputs differ by {}", at_most(without)),
@@ -245,7 +244,7 @@ bool seven_steps(const std::filesystem::path& folder) {
   print_array("output[0], causal", matrix_of(causal.output), 6);
 
   print_step("Compared with NumPy", "");
-  Comparison comparison;
+  FileComparison comparison;
   for (const auto& [kind, results, reference] :
        {std::tuple{"", &r, &file}, std::tuple{", causal", &causal, &causal_file}}) {
     comparison.compare(std::string("weights") + kind, results->weights, reference->array("weights"));

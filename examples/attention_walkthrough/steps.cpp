@@ -121,4 +121,10 @@ Lesson lesson_of(std::vector<std::string> tokens, std::size_t width, std::size_t
   return lesson;
 }
 
+double largest_difference(xtape::Var<double> a, xtape::Var<double> b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.data()[i] - b.data()[i]));
+  return largest;
+}
+
 }  // namespace examples

@@ -61,4 +61,7 @@ Steps attention_steps(xtape::Tape<double>& tape, const Lesson& lesson, const Nud
 /// L = sum of dY * Y, whose derivatives with respect to Y are dY, with one number nudged.
 double loss(xtape::Tape<double>& tape, const Lesson& lesson, const Nudge& nudge);
 
+/// Of two arrays of one shape.
+double largest_difference(xtape::Var<double> a, xtape::Var<double> b);
+
 }  // namespace examples
