@@ -15,7 +15,7 @@ class AttentionMasks : public testing::Test {
   Tape<T> tape;
 
   Var<T> zeros(std::size_t time) {
-    return tape.input(column<T>(time, [](std::size_t) { return 0; }));
+    return tape.input(time_column<T>(time, [](std::size_t) { return 0; }));
   }
   Mask keys(std::initializer_list<bool> allowed) { return tape.mask(row(allowed)); }
   static xt::xarray<bool> row(std::initializer_list<bool> allowed) {
@@ -24,7 +24,7 @@ class AttentionMasks : public testing::Test {
     return x;
   }
   static void expect(Var<T> y, std::initializer_list<double> numbers) {
-    EXPECT_TRUE(near(y.value(), column<T>(numbers), tolerance::behaviour<T>));
+    EXPECT_TRUE(near(y.value(), time_column<T>(numbers), tolerance::behaviour<T>));
   }
 };
 TYPED_TEST_SUITE(AttentionMasks, Scalars);
@@ -33,7 +33,7 @@ TYPED_TEST_SUITE(AttentionMasks, Scalars);
 
 TYPED_TEST(AttentionMasks, TheLastQuerySitsOnTheLastKey) {
   using T = TypeParam;
-  const Var<T> k = this->zeros(4), v = this->tape.input(column<T>({1, 2, 3, 4}));
+  const Var<T> k = this->zeros(4), v = this->tape.input(time_column<T>({1, 2, 3, 4}));
   for (const Path path : cross_paths) {
     SCOPED_TRACE(to_string(path));
     this->expect(attention_by(path, this->zeros(2), k, v, 1, {.causal = true}), {2, 2.5});  // from the left: 1, 1.5
@@ -43,7 +43,7 @@ TYPED_TEST(AttentionMasks, TheLastQuerySitsOnTheLastKey) {
 
 TYPED_TEST(AttentionMasks, DecodingInPiecesEqualsTheWhole) {
   using T = TypeParam;
-  const auto numbers = column<T>({1, 2, 3, 4, 5}), whole = column<T>({1, 1.5, 2, 2.5, 3});
+  const auto numbers = time_column<T>({1, 2, 3, 4, 5}), whole = time_column<T>({1, 1.5, 2, 2.5, 3});
   const std::vector<std::vector<std::size_t>> splits = {{5}, {1, 1, 1, 1, 1}, {2, 3}, {4, 1}};
   for (const Path path : cross_paths)
     for (const auto& pieces : splits) {
@@ -118,7 +118,7 @@ TYPED_TEST(AttentionMasks, KeysBehindTheFirstOnesDoNotCount) {
 
 TYPED_TEST(AttentionMasks, TrueMeansMayBeAttendedTo) {
   using T = TypeParam;
-  const Var<T> q = this->zeros(3), v = this->tape.input(column<T>({1, 2, 4}));
+  const Var<T> q = this->zeros(3), v = this->tape.input(time_column<T>({1, 2, 4}));
   for (const Path path : all_paths) {
     SCOPED_TRACE(to_string(path));
     this->expect(attention_by(path, q, q, v, 1, {.allow_keys = this->keys({true, true, false})}), {1.5, 1.5, 1.5});
@@ -129,7 +129,7 @@ TYPED_TEST(AttentionMasks, TrueMeansMayBeAttendedTo) {
 TYPED_TEST(AttentionMasks, LengthsHideWhatFollowsThem) {
   using T = TypeParam;
   xt::xarray<T> numbers = xt::zeros<T>({3, 3, 1});
-  xt::view(numbers, xt::all()) = column<T>({1, 2, 4});
+  xt::view(numbers, xt::all()) = time_column<T>({1, 2, 4});
   const Var<T> q = this->tape.input(xt::zeros<T>({3, 3, 1})), v = this->tape.input(numbers);
   const xt::xarray<int> lengths = {0, 1, 3};
   const Attend<T> attend{.allow_keys = this->tape.lengths(lengths, 3)};
@@ -150,15 +150,15 @@ TYPED_TEST(AttentionMasks, AQueryThatSeesNothingGivesZeroAndFiniteGradients) {
   using T = TypeParam;
   for (const Path path : cross_paths) {
     SCOPED_TRACE(to_string(path));
-    const Var<T> q = this->tape.input(column<T>({1, 0.5}), true), k = this->tape.input(column<T>({0, 1, 2}), true),
-                 v = this->tape.input(column<T>({1, 2, 4}), true);
+    const Var<T> q = this->tape.input(time_column<T>({1, 0.5}), true), k = this->tape.input(time_column<T>({0, 1, 2}), true),
+                 v = this->tape.input(time_column<T>({1, 2, 4}), true);
     const Attend<T> attend{
         .allow_keys = this->keys({true, true, false}), .allow_queries = this->keys({false, true}), .scale = 1};
     const Var<T> y = attention_by(path, q, k, v, 1, attend);
     this->expect(y, {0, 1.6224593312});
     this->tape.backward(y, xt::ones<T>({1, 2, 1}));
     const auto expect_gradient = [](Var<T> x, std::initializer_list<double> numbers) {
-      EXPECT_TRUE(near(x.grad(), column<T>(numbers), tolerance::behaviour<T>));
+      EXPECT_TRUE(near(x.grad(), time_column<T>(numbers), tolerance::behaviour<T>));
     };
     expect_gradient(q, {0, 0.2350037122});
     expect_gradient(k, {-0.1175018561, 0.1175018561, 0});
@@ -202,9 +202,9 @@ TYPED_TEST(AttentionMasks, AQueryThatSeesNothingHasWeightsZeroAndLogSumExpMinusI
 TYPED_TEST(AttentionMasks, ManyQueriesBeforeTheFirstKeySeeNothing) {
   using T = TypeParam;
   constexpr std::size_t queries = 200, keys = 130, blind = queries - keys;
-  const Var<T> q = this->tape.input(column<T>(queries, [](std::size_t) { return 0; }), true);
+  const Var<T> q = this->tape.input(time_column<T>(queries, [](std::size_t) { return 0; }), true);
   const Var<T> k = this->zeros(keys);
-  const Var<T> v = this->tape.input(column<T>(keys, [](std::size_t j) { return j; }), true);
+  const Var<T> v = this->tape.input(time_column<T>(keys, [](std::size_t j) { return j; }), true);
   // Query blind + n sees the keys 0 to n; key j is one of n + 1 for every n >= j.
   const auto y_of = [](std::size_t i) { return i < blind ? 0 : static_cast<double>(i - blind) / 2; };
   const auto dv_of = [](std::size_t j) {
@@ -216,9 +216,9 @@ TYPED_TEST(AttentionMasks, ManyQueriesBeforeTheFirstKeySeeNothing) {
     const auto before = gradient(v);
     const Var<T> y = attention_by(path, q, k, v, 1, {.causal = true});
     this->tape.backward(y, xt::ones<T>({1, 200, 1}));
-    EXPECT_TRUE(near(y.value(), column<T>(queries, y_of), tolerance::behaviour<T>)) << to_string(path);
+    EXPECT_TRUE(near(y.value(), time_column<T>(queries, y_of), tolerance::behaviour<T>)) << to_string(path);
     const xt::xarray<T> dv = v.grad() - before;
-    EXPECT_TRUE(near(dv, column<T>(keys, dv_of), tolerance::behaviour<T>)) << to_string(path);
+    EXPECT_TRUE(near(dv, time_column<T>(keys, dv_of), tolerance::behaviour<T>)) << to_string(path);
     EXPECT_TRUE(all_finite(q.grad()));
     EXPECT_TRUE(all_zero(times(gradient(q), 0, blind)));
   }

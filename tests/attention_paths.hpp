@@ -49,13 +49,13 @@ Var<T> self_attention_by(Path path, const MultiHeadAttention<T>& layer, Var<T> x
 
 /// A column of numbers as (batch 1, time, width 1), where one head and scale 1 keep them as they are.
 template <class T>
-xt::xarray<T> column(std::initializer_list<double> numbers) {
+xt::xarray<T> time_column(std::initializer_list<double> numbers) {
   xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>{1, numbers.size(), 1});
   std::copy(numbers.begin(), numbers.end(), x.begin());
   return x;
 }
 template <class T>
-xt::xarray<T> column(std::size_t time, auto number_at) {
+xt::xarray<T> time_column(std::size_t time, auto number_at) {
   xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>{1, time, 1});
   for (std::size_t i = 0; i < time; ++i) x(0, i, 0) = static_cast<T>(number_at(i));
   return x;

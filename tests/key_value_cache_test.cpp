@@ -74,8 +74,8 @@ const Tokens two_rows = {{4, 1, 5, 0, 2, 6}, {2, 3, 6, 1, 1, 0}};
 
 TYPED_TEST(Cache, O14_RunningMeansInPieces) {
   using T = TypeParam;
-  const auto numbers = column<T>({1, 2, 3, 4, 5}), whole = column<T>({1, 1.5, 2, 2.5, 3});
-  const auto zeros = column<T>({0, 0, 0, 0, 0});
+  const auto numbers = time_column<T>({1, 2, 3, 4, 5}), whole = time_column<T>({1, 1.5, 2, 2.5, 3});
+  const auto zeros = time_column<T>({0, 0, 0, 0, 0});
   for (const AttentionKernel kernel : kernels_of_attention)
     for (const Split& split : all_splits(5)) {
       KeyValueCache<T> cache(1, 5, 1, 1);
