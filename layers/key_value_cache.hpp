@@ -134,6 +134,7 @@ class KeyValueCache {
   std::vector<std::size_t> lengths_;
 };
 
+namespace detail {
 /// f(), with the promise that the cache holds what it held before if f throws.
 template <class Cache, class F>
 auto all_or_nothing(Cache& cache, F f) {
@@ -145,6 +146,7 @@ auto all_or_nothing(Cache& cache, F f) {
     throw;
   }
 }
+}  // namespace detail
 
 /// Attention of new tokens to those that the cache holds and, causally, to each other; the cache takes up their keys
 /// and values. Shapes are those of `attention`, where Tk is the cache's length() afterwards and key j of a row is its
@@ -161,7 +163,7 @@ Var<T> cached_attention(Var<T> q, Var<T> k, Var<T> v, std::size_t heads, KeyValu
   require(!attend.places && !attend.keys && !(real && attend.allow_queries),
           "[cached_attention] places, keys and, with a mask of tokens, allow_queries follow from the cache, got them "
           "as options");
-  return all_or_nothing(cache, [&] {
+  return detail::all_or_nothing(cache, [&] {
     attend.causal = true;
     attend.places = cache.positions(tape, {shape[0], shape[1]}, real);
     if (real) attend.allow_queries = real;

@@ -78,9 +78,7 @@ struct MultiHeadAttention {
       return out_proj(attention(q, k, v, heads, with_options(attend)));
     }
     check("x", x, width);
-    const Var<T> weight = x.tape().var(in_proj_weight);
-    const Var<T> qkv = in_proj_bias ? linear(x, weight, *in_proj_bias) : linear(x, weight);
-    return out_proj(attention_packed(qkv, heads, with_options(attend)));
+    return out_proj(attention_packed(packed_projection(x), heads, with_options(attend)));
   }
   /// The same for further tokens of sequences whose earlier ones the cache holds, causally: x (batch, Tq, width) -> the
   /// same shape, and the cache takes up the keys and values of x. See cached_attention for `real` and `attend`.
@@ -162,13 +160,16 @@ struct MultiHeadAttention {
     }
     return {q, k, project(value, 2, v_proj_weight)};
   }
+  /// q, k and v side by side, by the one projection.
+  Var<T> packed_projection(Var<T> x) const {
+    return in_proj_bias ? linear(x, in_proj_weight, *in_proj_bias) : linear(x, in_proj_weight);
+  }
   /// q, k and v of one input, before positions. One projection makes all three where there is one, and they are small
   /// beside its weights when there are few tokens.
   std::array<Var<T>, 3> project(Var<T> x) const {
     if (q_proj_weight)
       return {project(x, 0, q_proj_weight), project(x, 1, k_proj_weight), project(x, 2, v_proj_weight)};
-    const Var<T> weight = x.tape().var(in_proj_weight);
-    const Var<T> qkv = in_proj_bias ? linear(x, weight, *in_proj_bias) : linear(x, weight);
+    const Var<T> qkv = packed_projection(x);
     const auto columns = [&](std::size_t part) { return slice(qkv, 2, rows_before(part), rows_before(part + 1)); };
     return {columns(0), columns(1), columns(2)};
   }

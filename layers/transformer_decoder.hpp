@@ -32,7 +32,9 @@ struct TransformerDecoderLayer {
         norm2(width),
         norm3(width),
         dropout(options.dropout),
-        norm(options.norm) {}
+        norm(options.norm) {
+    require(!options.attention_only, "[TransformerDecoderLayer] expected a feed-forward layer, got attention_only");
+  }
 
   Var<T> operator()(Var<T> x, Var<T> memory, const Attend<T>& self = {}, const Attend<T>& cross = {}) const {
     const auto here = name.enter();

@@ -58,7 +58,7 @@ struct TransformerLm {
                         cache.layers.size());
     const Integers checked = checked_tokens(tape, tokens);
     const Integers positions = cache.positions(tape, checked.shape, real);
-    return all_or_nothing(cache, [&] {
+    return detail::all_or_nothing(cache, [&] {
       Var<T> x = embed(tape, checked, positions);
       for (std::size_t i = 0; i < blocks.size(); ++i) x = blocks[i](x, cache.layers[i], real, attend);
       return head(norm ? (*norm)(x) : x);

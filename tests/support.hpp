@@ -58,26 +58,6 @@ xt::xarray<T> gradient(Var<T> x) {
   return x.grad();
 }
 
-// What nearly every test uses is compiled once, in support.cpp, since xtensor's templates take long.
-template <class T>
-using ValueOf = decltype(Var<T>().value());
-extern template xt::xarray<float> random_array(const Shape&, std::uint64_t, double, double);
-extern template xt::xarray<float> array(Var<float>);
-extern template xt::xarray<float> gradient(Var<float>);
-extern template Var<float> Tape<float>::input(const xt::xarray<float>&, bool);
-extern template testing::AssertionResult near(const xt::xarray<float>&, const xt::xarray<float>&, double);
-extern template testing::AssertionResult near(const ValueOf<float>&, const xt::xarray<float>&, double);
-extern template testing::AssertionResult near(const ValueOf<float>&, const ValueOf<float>&, double);
-extern template xt::xarray<double> random_array(const Shape&, std::uint64_t, double, double);
-extern template xt::xarray<double> array(Var<double>);
-extern template xt::xarray<double> gradient(Var<double>);
-extern template Var<double> Tape<double>::input(const xt::xarray<double>&, bool);
-extern template testing::AssertionResult near(const xt::xarray<double>&, const xt::xarray<double>&, double);
-extern template testing::AssertionResult near(const ValueOf<double>&, const xt::xarray<double>&, double);
-extern template testing::AssertionResult near(const ValueOf<double>&, const ValueOf<double>&, double);
-extern template testing::AssertionResult near(const xt::xarray<float>&, const xt::xarray<double>&, double);
-extern template testing::AssertionResult near(const ValueOf<float>&, const xt::xarray<double>&, double);
-
 /// Runs f and returns the message of the E that it throws; records a failure otherwise.
 template <class E, class F>
 std::string message_of(F&& f) {

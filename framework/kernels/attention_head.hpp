@@ -69,6 +69,18 @@ void clear_block(T* x, std::size_t rows, std::size_t width, std::size_t stride) 
   for (std::size_t i = 0; i < rows; ++i) std::fill_n(x + i * stride, width, T(0));
 }
 
+/// exp(score - largest) * factor in place, 0 where hidden; returns the sum.
+template <class T>
+double exponentials(T* scores, std::size_t n, T largest, T factor) {
+  const Batch<T> hidden(HeadMask<T>::hidden), m(largest), f(factor), zero(T(0));
+  return sum_of<T>(n, [&](std::size_t j, auto extent) {
+    const Batch<T> score = load(scores + j, extent);
+    const Batch<T> e = xsimd::select(score == hidden, zero, xsimd::exp(score - m) * f);
+    store(scores + j, e, extent);
+    return cut(e, extent);
+  });
+}
+
 /// place(base), or null if there is no array.
 template <class U, class Place>
 U* at(U* base, Place place) {
@@ -79,8 +91,8 @@ U* at(U* base, Place place) {
 template <class T>
 void dropout_factors(const Head<T>& head, const AttentionDropout& dropout, std::size_t query, std::size_t first,
                      std::size_t last, T* factors) {
-  const T kept = static_cast<T>(dropout.p < 1 ? 1 / (1 - dropout.p) : 0);
-  const auto threshold = static_cast<std::uint64_t>(dropout.p * 0x1p32);  // of 2^32 equally likely words
+  const T kept = static_cast<T>(kept_factor(dropout.p));
+  const std::uint64_t threshold = drop_below(dropout.p);
   const DropoutKey& key = dropout.key;
   // A counter of 128 bits: step (below 2^40) and ordinal of the op, then batch row, head, query, and four keys.
   const std::uint64_t high = key.step << 24 | key.ordinal;

@@ -18,6 +18,7 @@
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention_head.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
+#include <xtape/framework/kernels/optimizer.hpp>
 
 namespace xtape::kernels {
 namespace {
@@ -41,15 +42,8 @@ T softmax_visible(const Head<T>& head, std::size_t i, T* row) {
     std::fill_n(row, head.s.keys, T(0));
     return hidden;
   }
-  const Batch<T> m(largest);
-  const double sum = sum_of<T>(n, [&](std::size_t j, auto extent) {
-    const Batch<T> score = load(first + j, extent);
-    const Batch<T> e = xsimd::select(score == Batch<T>(hidden), Batch<T>(T(0)), xsimd::exp(score - m));
-    store(first + j, e, extent);
-    return cut(e, extent);
-  });
-  const Batch<T> factor(static_cast<T>(1 / sum));
-  sweep<T>(n, [&](std::size_t j, auto extent) { store(first + j, load(first + j, extent) * factor, extent); });
+  const double sum = exponentials(first, n, largest, T(1));
+  scale_in_place(first, n, static_cast<T>(1 / sum));
   clear_outside(head, i, row);
   return largest + static_cast<T>(std::log(sum));
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention_head.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 
@@ -21,6 +20,8 @@ inline Range tile_range(std::size_t number, std::size_t n) {
   return {number * tile, std::min(number * tile + tile, n)};
 }
 
+/// Numbers of one worker's memory, for float; half of the sums would do for double.
+inline constexpr std::size_t workplace_size = 4 * tile * tile + tile;
 /// Memory of one worker: scores and their gradients of one tile (tile, tile), a row of factors, and sums in double.
 template <class T>
 struct Workplace {
@@ -30,7 +31,7 @@ struct Workplace {
 template <class T>
 Workplace<T> workplace(T* scratch, std::size_t worker) {
   constexpr std::size_t pairs = tile * tile;
-  T* mine = scratch + worker * attention_tiled_scratch() / static_cast<std::size_t>(threads());
+  T* mine = scratch + worker * workplace_size;
   return {mine, mine + pairs, mine + 2 * pairs, reinterpret_cast<double*>(mine + 2 * pairs + tile)};
 }
 
@@ -52,23 +53,6 @@ void tile_scores(const Head<T>& head, const HeadInput<T>& in, Range queries, Ran
   if (seen == HeadMask<T>::Seen::all) return;
   for (std::size_t i = 0; i < queries.size(); ++i)
     head.mask.apply(queries.first + i, keys.first, keys.last, scores + i * tile);
-}
-
-/// exp(score - largest) * factor in place, 0 where hidden; returns the sum.
-template <class T>
-double exponentials(T* scores, std::size_t n, T largest, T factor) {
-  const Batch<T> hidden(HeadMask<T>::hidden), m(largest), f(factor), zero(T(0));
-  return sum_of<T>(n, [&](std::size_t j, auto extent) {
-    const Batch<T> score = load(scores + j, extent);
-    const Batch<T> e = xsimd::select(score == hidden, zero, xsimd::exp(score - m) * f);
-    store(scores + j, e, extent);
-    return cut(e, extent);
-  });
-}
-
-template <class T>
-void scale_in_place_by(T* x, T factor, std::size_t n) {
-  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
 }
 
 /// P of one tile: the scores become weights.

@@ -15,7 +15,9 @@
 #include <array>
 #include <cmath>
 
+#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention_tile.hpp>
+#include <xtape/framework/kernels/optimizer.hpp>
 
 namespace xtape::kernels {
 namespace {
@@ -62,7 +64,7 @@ void forward_tile(const Head<T>& head, const AttentionDropout& dropout, const He
         largest[i] = here;
         const T turn = std::exp(before - here);  // 0 for the first keys that are seen
         sum[i] *= static_cast<double>(turn);
-        if (!first) scale_in_place_by(y + (queries.first + i) * head.y_stride(), turn, s.value_width);
+        if (!first) scale_in_place(y + (queries.first + i) * head.y_stride(), s.value_width, turn);
       }
       sum[i] += exponentials(scores, keys.size(), largest[i], T(1));
       if (dropout.p > 0) {
@@ -79,7 +81,7 @@ void forward_tile(const Head<T>& head, const AttentionDropout& dropout, const He
     const bool sees_none = sum[i] == 0 && !head.mask.sees_any(query);
     const T inverse = sees_none ? T(0) : static_cast<T>(1 / sum[i]);
     rows[query] = {largest[i], inverse};
-    scale_in_place_by(y + query * head.y_stride(), inverse, s.value_width);
+    scale_in_place(y + query * head.y_stride(), s.value_width, inverse);
     if (log_sum_exp != nullptr) log_sum_exp[query] = sees_none ? hidden : largest[i] + static_cast<T>(std::log(sum[i]));
   }
 }
@@ -178,10 +180,7 @@ void backward_head(const Head<T>& head, const AttentionDropout& dropout, const H
 
 }  // namespace
 
-std::size_t attention_tiled_scratch() {
-  // For float; half of the last part would do for double.
-  return static_cast<std::size_t>(threads()) * (4 * tile * tile + tile);
-}
+std::size_t attention_tiled_scratch() { return static_cast<std::size_t>(threads()) * workplace_size; }
 
 template <class T>
 void attention_tiled_forward(const AttentionShape& shape, const AttentionMask<T>& mask, const AttentionDropout& dropout,

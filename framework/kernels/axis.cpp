@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include <xtape/framework/base/parallel.hpp>
+#include <xtape/framework/kernels/rows.hpp>
+#include <xtape/framework/kernels/simd.hpp>
 
 namespace xtape::kernels {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 /// thread, so repeated indices and running sums need no order between threads.
 template <class F>
 void for_each_lane(const Around& a, F&& f) {
-  constexpr std::size_t widest = 256;
+  constexpr std::size_t widest = 64;
   const std::size_t pieces = (a.after + widest - 1) / widest;
   parallel_for(a.before * pieces, [&](std::size_t piece, std::size_t) {
     const std::size_t begin = piece % pieces * widest;
@@ -63,22 +64,22 @@ void cumsum_backward(const Around& a, const T* dy, T* dx, bool accumulate) {
 
 template <class T>
 void index_select_forward(const Around& a, std::size_t count, const std::int64_t* indices, const T* x, T* y) {
-  for_each_lane(a, [&](std::size_t before, std::size_t begin, std::size_t end) {
-    for (std::size_t i = 0; i < count; ++i)
-      std::copy_n(x + (before * a.along + static_cast<std::size_t>(indices[i])) * a.after + begin, end - begin,
-                  y + (before * count + i) * a.after + begin);
+  for_each_row(a.before * count, a.after, [&](std::size_t row) {
+    const std::size_t from = row / count * a.along + static_cast<std::size_t>(indices[row % count]);
+    std::copy_n(x + from * a.after, a.after, y + row * a.after);
   });
 }
 
 template <class T>
-void index_select_backward(const Around& a, std::size_t count, const std::int64_t* indices, const T* dy, T* dx,
-                           bool accumulate) {
+void index_select_backward(const Around& a, std::size_t count, const std::int64_t* indices, std::int64_t skip,
+                           const T* dy, T* dx, bool accumulate) {
   clear_unless(accumulate, a, dx);
   for_each_lane(a, [&](std::size_t before, std::size_t begin, std::size_t end) {
     for (std::size_t i = 0; i < count; ++i) {
-      const T* from = dy + (before * count + i) * a.after;
-      T* to = dx + (before * a.along + static_cast<std::size_t>(indices[i])) * a.after;
-      for (std::size_t c = begin; c < end; ++c) to[c] += from[c];
+      if (indices[i] == skip) continue;
+      const T* from = dy + (before * count + i) * a.after + begin;
+      T* to = dx + (before * a.along + static_cast<std::size_t>(indices[i])) * a.after + begin;
+      sweep<T>(end - begin, [&](std::size_t c, auto extent) { put<true>(to + c, load(from + c, extent), extent); });
     }
   });
 }
@@ -110,13 +111,15 @@ void gather_backward(const Around& a, std::size_t count, const std::int64_t* ind
 template void cumsum_forward(const Around&, const float*, float*);
 template void cumsum_backward(const Around&, const float*, float*, bool);
 template void index_select_forward(const Around&, std::size_t, const std::int64_t*, const float*, float*);
-template void index_select_backward(const Around&, std::size_t, const std::int64_t*, const float*, float*, bool);
+template void index_select_backward(const Around&, std::size_t, const std::int64_t*, std::int64_t, const float*, float*,
+                                    bool);
 template void gather_forward(const Around&, std::size_t, const std::int64_t*, const float*, float*);
 template void gather_backward(const Around&, std::size_t, const std::int64_t*, const float*, float*, bool);
 template void cumsum_forward(const Around&, const double*, double*);
 template void cumsum_backward(const Around&, const double*, double*, bool);
 template void index_select_forward(const Around&, std::size_t, const std::int64_t*, const double*, double*);
-template void index_select_backward(const Around&, std::size_t, const std::int64_t*, const double*, double*, bool);
+template void index_select_backward(const Around&, std::size_t, const std::int64_t*, std::int64_t, const double*,
+                                    double*, bool);
 template void gather_forward(const Around&, std::size_t, const std::int64_t*, const double*, double*);
 template void gather_backward(const Around&, std::size_t, const std::int64_t*, const double*, double*, bool);
 

@@ -24,10 +24,10 @@ void cumsum_backward(const Around& a, const T* dy, T* dx, bool accumulate);
 /// y[i] = x[indices[i]] for i below count: whole slices of the axis, `a` describing x.
 template <class T>
 void index_select_forward(const Around& a, std::size_t count, const std::int64_t* indices, const T* x, T* y);
-/// dx[indices[i]] += dy[i]; what was never selected gets 0.
+/// dx[indices[i]] += dy[i], except where the index is `skip` (-1: nowhere); what was never selected gets 0.
 template <class T>
-void index_select_backward(const Around& a, std::size_t count, const std::int64_t* indices, const T* dy, T* dx,
-                           bool accumulate);
+void index_select_backward(const Around& a, std::size_t count, const std::int64_t* indices, std::int64_t skip,
+                           const T* dy, T* dx, bool accumulate);
 
 /// y[i] = x[indices[i]] for each place before and after the axis by itself; indices and y have `count` places along it.
 template <class T>

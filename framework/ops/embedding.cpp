@@ -1,7 +1,6 @@
-#include <xtape/framework/kernels/embedding.hpp>
-#include <xtape/framework/ops/ops.hpp>
-
+#include <xtape/framework/kernels/axis.hpp>
 #include <xtape/framework/ops/indices.hpp>
+#include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
 
@@ -19,14 +18,15 @@ Var<T> embedding(Var<T> weight, Integers tokens, EmbeddingOptions options) {
   check_range("embedding", "token", tokens, table[0]);
   Shape shape = tokens.shape;
   shape.push_back(table[1]);
-  const std::size_t count = tokens.shape.size(), entries = table[0], width = table[1];
+  const std::size_t count = tokens.shape.size();
+  const kernels::Around rows = kernels::around(table, 0);
   const std::int64_t* indices = tokens.data;
   const std::int64_t skip = options.padding_index.value_or(-1);
   Var<T> y = tape.output("embedding", shape, weight);
-  kernels::embedding_forward(count, width, indices, weight.data(), y.data());
+  kernels::index_select_forward(rows, count, indices, weight.data(), y.data());
   tape.on_backward(y, [=] {
     const auto [dw, accumulate] = weight.tape().slot(weight);
-    kernels::embedding_backward(count, width, entries, indices, skip, y.tape().slot(y).data, dw, accumulate);
+    kernels::index_select_backward(rows, count, indices, skip, y.tape().slot(y).data, dw, accumulate);
   });
   return y;
 }

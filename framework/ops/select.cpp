@@ -17,7 +17,7 @@ Var<T> select(const char* name, Var<T> x, std::size_t axis, std::size_t count, c
   kernels::index_select_forward(a, count, indices, x.data(), y.data());
   x.tape().on_backward(y, [=] {
     const auto [dx, accumulate] = x.tape().slot(x);
-    kernels::index_select_backward(a, count, indices, y.tape().slot(y).data, dx, accumulate);
+    kernels::index_select_backward(a, count, indices, -1, y.tape().slot(y).data, dx, accumulate);
   });
   return y;
 }

@@ -7,19 +7,19 @@
 //
 //   std::size_t tokens = 0, row = 0;
 //   for (std::size_t i = 0; i < batches.size(); ++i) {
+//     const auto& [inputs, targets] = batches[i];
 //     tape.clear();
 //     tape.set_step(step, row);  // dropout as in the one large batch
-//     Var<float> loss = cross_entropy(model(tape, batches[i].tokens), batches[i].targets, {.reduction =
-//     Reduction::sum}); tape.backward(loss); tokens += count_targets(batches[i].targets); row +=
-//     batches[i].tokens.shape(0); if ((i + 1) % k == 0 || i + 1 == batches.size()) {  // what is left at the end makes
-//     a step of its own
-//       divide_grad(optimizer.parameters(), tokens);
-//       clip_grad_norm(optimizer.parameters(), 1.0);
-//       optimizer.step();
-//       optimizer.zero_grad();
-//       tokens = row = 0;
-//       ++step;
-//     }
+//     tape.backward(cross_entropy(model(tape, inputs), targets, {.reduction = Reduction::sum}));
+//     tokens += count_targets(targets);
+//     row += inputs.shape(0);
+//     if ((i + 1) % k != 0 && i + 1 < batches.size()) continue;  // what is left at the end makes a step of its own
+//     divide_grad(optimizer.parameters(), tokens);
+//     clip_grad_norm(optimizer.parameters(), 1.0);
+//     optimizer.step();
+//     optimizer.zero_grad();
+//     tokens = row = 0;
+//     ++step;
 //   }
 
 #include <cstddef>
