@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, Invariant, testing::Values(1, 2));
 
 TEST_P(Invariant, Nr8ATrainingStepAllocatesNothingOnceItsSizeHasBeenSeen) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::size_t measured = 60;  // sanitizers make a step many times slower
+  constexpr std::size_t measured = 20;  // sanitizers make a step many times slower
 #else
   constexpr std::size_t measured = 1000;
 #endif

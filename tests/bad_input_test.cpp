@@ -223,7 +223,6 @@ TEST_F(BadInput, LayersOfImpossibleSizes) {
       {"[TransformerEncoder]", [&] { TransformerEncoder<double>(6, 2, rng, {.layers = 0}); }},
       {"[TransformerDecoder]", [&] { TransformerDecoder<double>(6, 2, rng, {.layers = 0}); }},
       {"[MultiHeadAttention]", [&] { TransformerDecoderLayer<double>(6, 4, rng); }},
-      {"[TransformerDecoderLayer]", [&] { TransformerDecoderLayer<double>(6, 2, rng, {.attention_only = true}); }},
       {"[SinusoidalPositions]", [&] { EncoderDecoder<double>({.source_vocabulary = 3, .target_vocabulary = 3}, rng); }},
       {"[MultiHeadAttention]", [&] { TransformerBlock<double>(6, 4, rng); }},
       {"[TransformerLm]",
@@ -234,6 +233,8 @@ TEST_F(BadInput, LayersOfImpossibleSizes) {
     SCOPED_TRACE(layer);
     expect_message<ShapeError>(make, {layer, "got"});
   }
+  expect_message<Error>([&] { TransformerDecoderLayer<double>(6, 2, rng, {.attention_only = true}); },
+                        {"[TransformerDecoderLayer]", "got attention_only"});
 }
 
 TEST_F(BadInput, LayersCalledWithAnotherWidth) {

@@ -130,9 +130,13 @@ TEST_F(Threads, ChunksCoverTheRangeOnce) {
   }
 }
 
-#ifdef __SANITIZE_THREAD__
-constexpr int repetitions = 3;  // each takes thirty times as long
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int repetitions = 3;  // each takes up to thirty times as long
+#else
+constexpr int repetitions = 20;
+#endif
 
+#ifdef __SANITIZE_THREAD__
 TEST_F(Threads, ARaceBetweenPiecesIsSeenByThreadSanitizer) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto race = [] {
@@ -147,8 +151,6 @@ TEST_F(Threads, ARaceBetweenPiecesIsSeenByThreadSanitizer) {
   };
   EXPECT_DEATH(race(), "data race");
 }
-#else
-constexpr int repetitions = 20;
 #endif
 
 /// Loss, gradients and updated weights of three training steps, all in one row.
