@@ -122,7 +122,9 @@ Var<T> Tape<T>::output_from(const char* op, Shape shape, const Var<T>* inputs, s
   node.requires_grad = requires_grad;
   node.is_output = true;
   if (requires_grad) open_.push_back(node.owner);
-  return handle(nodes_.size() - 1);
+  const Var<T> y = handle(nodes_.size() - 1);
+  if (observer_ != nullptr) observer_->opened(y);
+  return y;
 }
 
 template <class T>
@@ -178,6 +180,7 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
   // Whatever uses any of the outputs was recorded after all of them, so the first one's turn comes late enough.
   nodes_[group[0]].callback = callback;
   nodes_[group[0]].run = run;
+  if (observer_ != nullptr) observer_->closed(handle(group[0]));
 }
 
 template <class T>
@@ -313,7 +316,10 @@ bool Tape<T>::run_callback(std::size_t i) {
   if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) return false;
   for (const auto* o = outputs; o != end; ++o)
     if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
-  nodes_[i].run(nodes_[i].callback);
+  if (observer_ == nullptr)
+    nodes_[i].run(nodes_[i].callback);
+  else
+    observer_->backward(handle(i), [&] { nodes_[i].run(nodes_[i].callback); });
   return true;
 }
 
