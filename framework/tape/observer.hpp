@@ -7,7 +7,7 @@
 
 namespace xtape {
 
-/// Is told of every op while it is set (Tape::observe). An exception that it throws ends the forward or backward.
+/// Is told of every op (Tape::observe). An exception that it throws ends the forward or backward.
 template <class T>
 class TapeObserver {
  public:

@@ -123,7 +123,7 @@ Var<T> Tape<T>::output_from(const char* op, Shape shape, const Var<T>* inputs, s
   node.is_output = true;
   if (requires_grad) open_.push_back(node.owner);
   const Var<T> y = handle(nodes_.size() - 1);
-  if (observer_ != nullptr) observer_->opened(y);
+  for (TapeObserver<T>* observer : observers_) observer->opened(y);
   return y;
 }
 
@@ -180,7 +180,7 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
   // Whatever uses any of the outputs was recorded after all of them, so the first one's turn comes late enough.
   nodes_[group[0]].callback = callback;
   nodes_[group[0]].run = run;
-  if (observer_ != nullptr) observer_->closed(handle(group[0]));
+  for (TapeObserver<T>* observer : observers_) observer->closed(handle(group[0]));
 }
 
 template <class T>
@@ -316,11 +316,17 @@ bool Tape<T>::run_callback(std::size_t i) {
   if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) return false;
   for (const auto* o = outputs; o != end; ++o)
     if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
-  if (observer_ == nullptr)
+  run_observed(i, observers_.size());
+  return true;
+}
+
+/// The callback, within the observers before the given one: the last to come stands outermost.
+template <class T>
+void Tape<T>::run_observed(std::size_t i, std::size_t observer) {
+  if (observer == 0)
     nodes_[i].run(nodes_[i].callback);
   else
-    observer_->backward(handle(i), [&] { nodes_[i].run(nodes_[i].callback); });
-  return true;
+    observers_[observer - 1]->backward(handle(i), [&] { run_observed(i, observer - 1); });
 }
 
 template <class T>

@@ -165,8 +165,10 @@ class Tape {
 
   // ---- looking at a record
 
-  /// The observer is told of every op from now on; nullptr ends that.
-  void observe(TapeObserver<T>* observer) { observer_ = observer; }
+  /// The observer is told of every op from now on, until the tape ends or unobserve. It must live as long. One that is
+  /// told already is not told twice.
+  void observe(TapeObserver<T>& observer) { unobserve(observer), observers_.push_back(&observer); }
+  void unobserve(TapeObserver<T>& observer) { std::erase(observers_, &observer); }
   /// Number of values on the tape.
   std::size_t size() const { return nodes_.size(); }
   /// The value recorded at a place, counted from 0, and the place of a value: the same in every run of one program.
@@ -260,6 +262,7 @@ class Tape {
   void begin_backward(Var<T> y);
   void run_backward(Var<T> y);
   bool run_callback(std::size_t node);
+  void run_observed(std::size_t node, std::size_t observer);
   void release_outputs(const Node& node);
   class KeptGradients;
   NonFinite<T> non_finite_at(std::uint32_t holder, std::size_t index, const T* numbers);
@@ -277,7 +280,7 @@ class Tape {
   std::uint64_t seed_, step_ = 0, ordinal_ = 0, first_row_ = 0;
   int no_grad_depth_ = 0, scope_depth_ = 0;
   bool training_ = true;
-  TapeObserver<T>* observer_ = nullptr;
+  std::vector<TapeObserver<T>*> observers_;
 };
 
 /// The tape that the operands of an op live on. Throws TapeError in the op's name if one of them is empty, stale or of
