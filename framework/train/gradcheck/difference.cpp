@@ -61,8 +61,18 @@ struct Table {
     if (k == 1) return;
     const double noise = safety * amplified * s.noise / s.step;
     const double bar = std::max(change[k], change[k - 1]) + noise;
-    if (bar < smooth.bar) smooth = {.numeric = rows[k][k], .bar = bar, .noise = noise, .step = steps[0].step};
+    if (bar < smooth.bar && regular(k))
+      smooth = {.numeric = rows[k][k], .bar = bar, .noise = noise, .step = steps[0].step};
     look_for_kink(k);
+  }
+
+  /// False if the steps are so wide that f does something else there: if it levels off on both sides, its differences
+  /// agree about nothing. Central differences have to draw nearer, and bends, the jumps times h, to fall like h^2.
+  bool regular(std::size_t k) const {
+    const auto moved = [&](std::size_t level) { return std::abs(steps[level].central - steps[level - 1].central); };
+    const auto bend = [&](std::size_t level) { return std::abs(steps[level].jump()) * steps[level].step; };
+    const double noise = 2 * safety * steps[k].noise;
+    return moved(k) <= 0.9 * moved(k - 1) + noise / steps[k].step && bend(k) <= bend(k - 1) / 1.6 + noise;
   }
 
   /// The one-sided slopes differ by j + h f'' + O(h^3): the first term stays as h shrinks.
