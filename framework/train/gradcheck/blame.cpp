@@ -44,6 +44,12 @@ bool is_worse(const Judged& a, const Judged& b) {
   return of_a != of_b ? of_a > of_b : a.ratio > b.ratio;
 }
 
+Shape place_of(std::size_t k, const Shape& shape) {
+  Shape place = shape;
+  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
+  return place;
+}
+
 /// The search for wrong gradients in one function's record.
 class Search {
  public:

@@ -6,23 +6,19 @@
 // is moved, and when it closes, its outputs are read. What other ops do, before or after, plays no part in either.
 
 #include <cstdint>
-#include <functional>
-#include <span>
 #include <vector>
 
 #include <xtape/framework/nn/parameter_list.hpp>
-#include <xtape/framework/tape/tape.hpp>
+#include <xtape/framework/train/gradcheck/function.hpp>
 #include <xtape/framework/train/gradcheck_report.hpp>
 
 namespace xtape::detail {
-
-using CheckedFunction = std::function<Var<double>(Tape<double>&, std::span<const Var<double>>)>;
 
 /// The arguments whose gradient is wrong, of all ops of f at the given inputs, in the order of recording; at most 16.
 /// Empty if no op can be shown to be wrong. Parameters outside the list are tried as well, the list gives names. Values
 /// and gradients of parameters are afterwards as they were. Throws what f throws.
 std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
-                              const std::vector<std::vector<double>>& values,
-                              const ParameterList<double>& parameters, std::uint64_t seed);
+                              const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
+                              std::uint64_t seed);
 
 }  // namespace xtape::detail

@@ -47,7 +47,8 @@ std::vector<Var<double>> Given::run(Tape<double>& tape) const {
   tape.clear();
   tape.set_step(0);
   std::vector<Var<double>> inputs;
-  for (std::size_t i = 0; i < values.size(); ++i) inputs.push_back(tape.input(adapt(values[i].data(), shapes[i]), true));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    inputs.push_back(tape.input(adapt(values[i].data(), shapes[i]), true));
   f(tape, inputs);
   return inputs;
 }
@@ -173,8 +174,7 @@ void Replay::closed(Var<double> first) {
   for (const Var<double> y : tape_.outputs(first))
     if (y.requires_grad()) outputs.push_back(y);
   bool same = outputs.size() == probe.op->outputs.size();
-  for (std::size_t k = 0; same && k < outputs.size(); ++k)
-    same = outputs[k].shape() == probe.op->outputs[k].shape();
+  for (std::size_t k = 0; same && k < outputs.size(); ++k) same = outputs[k].shape() == probe.op->outputs[k].shape();
   if (!same) return;
   probe.known[t_] = record_.project(outputs);
   if (next_ == probes_.size()) throw Finished{};

@@ -35,8 +35,8 @@ struct RecordedOp {
   std::size_t opened;                // number of outputs that had been opened before its first
   std::vector<Var<double>> outputs;  // those that want a gradient
   std::vector<OpInput> inputs;
-  std::size_t input_count;           // of the op, constants and repetitions included
-  Pair<Projected> at;  // its projections as recorded
+  std::size_t input_count;  // of the op, constants and repetitions included
+  Pair<Projected> at;       // its projections as recorded
 };
 
 /// A function's run with all gradients on.
