@@ -45,6 +45,12 @@ void Progress::finish() {
   width_ = 0;
 }
 
+void Progress::erase() {
+  if (open_) fmt::print("\r{:<{}}\r", "", width_);
+  open_ = false;
+  width_ = 0;
+}
+
 std::string duration_text(double seconds) {
   const long total = std::lround(std::max(0.0, seconds));
   const long hours = total / 3600, minutes = total / 60 % 60;

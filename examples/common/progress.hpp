@@ -19,6 +19,8 @@ class Progress {
   void show(const std::string& line);
   /// Leaves the line as it stands and goes to the next.
   void finish();
+  /// Takes the line away again, so that something else can be printed in its place.
+  void erase();
 
  private:
   bool terminal_, open_ = false;

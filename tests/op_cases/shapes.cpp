@@ -1,10 +1,8 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
 
-inline void shapes(std::vector<OpCase>& t) {
+void shapes(std::vector<OpCase>& t) {
   t.push_back({"reshape",
                "",
                {{2, 6}},

@@ -1,0 +1,152 @@
+#include "gradient_check/outcome.hpp"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "common/progress.hpp"
+
+namespace examples {
+
+using xtape::GradcheckReport;
+using xtape::TensorReport;
+
+Outcome run_entry(const Entry& entry, const CheckSettings& settings) {
+  Outcome outcome{.kind = entry.kind, .name = entry.name};
+  for (const Check& check : entry.checks) {
+    Checked checked = check.run(settings);
+    checked.variant = check.variant;
+    outcome.planted += checked.planted;
+    outcome.tensors += checked.report.tensors.size();
+    for (const TensorReport& tensor : checked.report.tensors) {
+      outcome.elements += tensor.checked;
+      outcome.kinks += tensor.kinks;
+      const double ratio = tensor.worst.ratio();
+      if (tensor.reason != xtape::Reason::kink && !(ratio <= outcome.worst)) outcome.worst = ratio;  // also NaN
+    }
+    if (!checked.report && outcome.passed) {
+      outcome.passed = false;
+      const auto& tensors = checked.report.tensors;  // worst first
+      outcome.verdict =
+          tensors.empty() || tensors[0].reason == xtape::Reason::ok ? "problem" : to_string(tensors[0].reason);
+    }
+    outcome.checks.push_back(std::move(checked));
+  }
+  if (outcome.passed) outcome.verdict = "ok";
+  return outcome;
+}
+
+namespace {
+
+constexpr const char* columns = "  {:<34} {:>7} {:>8} {:>9} {:>10}   {}";
+
+std::string number(double worst) {
+  if (!std::isfinite(worst)) return "not finite";
+  return worst < 1000 ? fmt::format("{:.2f}", worst) : fmt::format("{:.1e}", worst);
+}
+
+std::string indented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += line.empty() ? "\n" : "    " + line + "\n";
+  return result;
+}
+
+}  // namespace
+
+std::string table_head(const std::string& kind) {
+  return fmt::format(columns, kind + "s", "checks", "tensors", "elements", "error/bar", "verdict");
+}
+
+std::string table_line(const Outcome& o) {
+  std::string verdict = o.passed ? "ok" : "FAILED: " + o.verdict;
+  if (o.passed && o.kinks > 0) verdict += fmt::format(", {} at a kink", o.kinks);
+  return fmt::format(columns, o.name, o.checks.size(), o.tensors, o.elements, number(o.worst), verdict);
+}
+
+std::string failure_text(const Outcome& outcome) {
+  std::vector<std::string> others;
+  std::string text;
+  for (const Checked& checked : outcome.checks) {
+    if (checked.report) continue;
+    if (text.empty()) {
+      text = fmt::format("\n    {}{}{}\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
+      text += indented(to_string(checked.report));
+    } else {
+      others.push_back(checked.variant);
+    }
+  }
+  if (!others.empty()) {
+    constexpr std::size_t most_named = 3;
+    const std::size_t more = others.size() - std::min(others.size(), most_named);
+    others.resize(others.size() - more);
+    std::string line = fmt::format("    and so did {}", fmt::join(others, "; "));
+    if (more > 0) line += fmt::format(" and {} more", more);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string closing_text(const std::vector<Outcome>& outcomes) {
+  std::size_t tensors = 0, elements = 0;
+  std::vector<std::string> failed;
+  for (const Outcome& o : outcomes) {
+    tensors += o.tensors;
+    elements += o.elements;
+    if (!o.passed) failed.push_back(o.name);
+  }
+  const auto count = [](std::size_t n, const char* what) {
+    return fmt::format("{} {}{}", grouped(static_cast<double>(n)), what, n == 1 ? "" : "s");
+  };
+  const std::string text = fmt::format("{} {}, {}, {}: ", outcomes.size(), outcomes.size() == 1 ? "entry" : "entries",
+                                       count(tensors, "tensor"), count(elements, "element"));
+  if (failed.empty()) return text + "all ok";
+  return text + fmt::format("{} failed", failed.size());
+}
+
+nlohmann::ordered_json to_json(const std::vector<Outcome>& outcomes, const CheckSettings& settings) {
+  nlohmann::ordered_json json = {{"seed", settings.seed}, {"samples", settings.samples}};
+  if (!settings.broken_op.empty()) json["break"] = {{"op", settings.broken_op}, {"fault", to_string(settings.fault)}};
+  json["passed"] = std::all_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.passed; });
+  json["entries"] = nlohmann::ordered_json::array();
+  for (const Outcome& o : outcomes) {
+    auto checks = nlohmann::ordered_json::array();
+    for (const Checked& checked : o.checks)
+      checks.push_back(
+          {{"variant", checked.variant}, {"report", nlohmann::ordered_json::parse(to_json(checked.report))}});
+    json["entries"].push_back({{"kind", o.kind},
+                               {"name", o.name},
+                               {"passed", o.passed},
+                               {"verdict", o.verdict},
+                               {"tensors", o.tensors},
+                               {"elements", o.elements},
+                               {"checks", std::move(checks)}});
+  }
+  return json;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".writing." + std::to_string(::getpid());
+  const auto check = [&](bool ok) {
+    if (ok) return;
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    xtape::raise("{} cannot be written: {}", path, std::strerror(error));
+  };
+  {
+    std::ofstream file(temporary);
+    check(file.good());
+    file << text;
+    file.close();
+    check(file.good());
+  }
+  check(::rename(temporary.c_str(), path.c_str()) == 0);
+}
+
+}  // namespace examples

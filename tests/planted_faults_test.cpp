@@ -1,0 +1,201 @@
+// Every fault in every op of the catalogue, planted one at a time, and what the gradient checker says.
+
+#include <map>
+#include <set>
+
+#include "gradient_check/planted_fault.hpp"
+#include "op_cases/table.hpp"
+#include "support.hpp"
+
+namespace xtape::planted_faults_test {
+namespace {
+
+using examples::all_faults;
+using examples::Fault;
+using examples::PlantedFault;
+using Arrays = std::vector<xt::xarray<double>>;
+
+Var<double> call(const OpCase& row, const std::vector<Var<double>>& x, PlantedFault* fault) {
+  Tape<double>& tape = x[0].tape();
+  if (fault != nullptr) tape.observe(*fault);
+  tape.set_step(0);
+  return row.op.in_double(x);
+}
+
+/// What a backward adds to the gradients of a row's inputs, in which random numbers stand.
+Arrays added_gradients(const OpCase& row, PlantedFault* fault) {
+  Tape<double> tape;
+  std::vector<Var<double>> x;
+  for (const auto& input : op_cases::inputs_of(row, 0)) x.push_back(tape.input(input, true));
+  const Var<double> y = call(row, x, fault);
+  Arrays before, added;
+  for (const Var<double> v : x) {
+    before.push_back(random_array<double>(v.shape(), 100 + before.size()));
+    xt::noalias(v.grad()) = before.back();
+  }
+  if (y.requires_grad()) tape.backward(y, random_array<double>(y.shape(), 7));
+  for (std::size_t i = 0; i < x.size(); ++i) added.push_back(x[i].grad() - before[i]);
+  return added;
+}
+
+/// The largest difference of an element; infinity if one is NaN.
+double change(const xt::xarray<double>& a, const xt::xarray<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a.flat(i) - b.flat(i));
+    largest = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(largest, difference);
+  }
+  return largest;
+}
+
+/// Where a fault is planted: an argument of an op in the row of the table that suits it best.
+struct Place {
+  const OpCase* row;
+  std::size_t arguments;                                 // of the op, that want a gradient
+  std::vector<std::pair<std::size_t, Fault>> invisible;  // argument and fault, where the fault changes nothing
+};
+
+/// How many arguments that want a gradient an op of the row's name has in its record; 0 if it has no callback there.
+std::size_t arguments_of(const OpCase& row) {
+  Tape<double> tape;
+  std::vector<Var<double>> x;
+  for (const auto& input : op_cases::inputs_of(row, 0)) x.push_back(tape.input(input, true));
+  const Var<double> y = call(row, x, nullptr);
+  if (!y.requires_grad()) return 0;
+  PlantedFault counter(row.name, Fault::factor);
+  tape.observe(counter);
+  tape.backward(y, random_array<double>(y.shape(), 7));
+  if (counter.times() == 0) return 0;
+  for (std::size_t place = tape.place(y) + 1; place-- > 0;)
+    if (tape.at(place).op() == row.name) {
+      const auto inputs = tape.inputs(tape.at(place));
+      return static_cast<std::size_t>(
+          std::count_if(inputs.begin(), inputs.end(), [](Var<double> input) { return input.requires_grad(); }));
+    }
+  return 0;
+}
+
+Place place_in(const OpCase& row) {
+  Place place{&row, arguments_of(row), {}};
+  const Arrays right = added_gradients(row, nullptr);
+  for (std::size_t argument = 0; argument < place.arguments; ++argument)
+    for (const Fault fault : all_faults) {
+      PlantedFault planted(row.name, fault, argument);
+      const Arrays wrong = added_gradients(row, &planted);
+      double largest = 0;
+      for (std::size_t i = 0; i < right.size(); ++i) largest = std::max(largest, change(wrong[i], right[i]));
+      if (largest < 1e-9) place.invisible.emplace_back(argument, fault);
+    }
+  return place;
+}
+
+/// For each op the small row with the most arguments, and among these the one in which most faults show. Ops without a
+/// callback of their own have no place.
+std::map<std::string, Place> places() {
+  constexpr std::size_t most_elements = 120;
+  std::map<std::string, Place> result;
+  for (const OpCase& row : op_cases::table()) {
+    std::size_t elements = 0;
+    for (const Shape& shape : row.inputs) elements += shape.size();
+    if (elements == 0 || elements > most_elements) continue;
+    const Place place = place_in(row);
+    if (place.arguments == 0) continue;
+    const auto [known, added] = result.emplace(row.name, place);
+    const auto rank = [](const Place& p) { return std::pair(-static_cast<int>(p.arguments), p.invisible.size()); };
+    if (!added && rank(place) < rank(known->second)) known->second = place;
+  }
+  return result;
+}
+
+// ---- the checker's answer
+
+Shape place_of(std::size_t k, const Shape& shape) {
+  Shape place = shape;
+  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
+  return place;
+}
+
+void expect_found(const std::string& op, const Place& place, std::size_t argument, Fault fault) {
+  SCOPED_TRACE(fmt::format("{}, argument {}, fault {}", to_string(*place.row), argument, to_string(fault)));
+  PlantedFault for_gradients(op, fault, argument), for_check(op, fault, argument);
+  const Arrays right = added_gradients(*place.row, nullptr), wrong = added_gradients(*place.row, &for_gradients);
+  const auto f = [&](Tape<double>&, auto... x) { return call(*place.row, {x...}, &for_check); };
+  const GradcheckReport report = gradcheck_at(f, op_cases::inputs_of(*place.row, 0));
+  ASSERT_FALSE(report) << report;
+
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    const std::string name = fmt::format("input {}", i);
+    const auto tensor = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                     [&](const TensorReport& t) { return t.name == name; });
+    ASSERT_NE(tensor, report.tensors.end()) << report;
+    const double changed = change(wrong[i], right[i]);
+    if (changed < 1e-9) {
+      EXPECT_TRUE(tensor->reason == Reason::ok || tensor->reason == Reason::kink) << report;
+      continue;
+    }
+    EXPECT_GT(changed, 10 * tensor->worst.bar) << report;
+    EXPECT_TRUE(tensor->reason != Reason::ok && tensor->reason != Reason::kink) << name << "\n" << report;
+    if (fault == Fault::element || fault == Fault::nan)
+      EXPECT_EQ(tensor->worst.place, place_of(PlantedFault::changed_element(tensor->shape.size()), tensor->shape))
+          << report;
+  }
+  ASSERT_FALSE(report.blame.empty()) << report;
+  EXPECT_EQ(report.blame[0].op, op) << report;
+}
+
+// ---- what cannot be seen
+
+/// Ops that have no callback under their own name.
+const std::map<std::string, const char*> without_callback = {
+    {"reshape", "shares its gradient with its source"},
+    {"detach", "has no gradient"},
+    {"one_hot", "is constant"},
+    {"einsum", "is made of transpose, reshape, matmul and sum"},
+};
+
+struct Invisible {
+  std::string op;
+  std::size_t argument;
+  Fault fault;
+  const char* reason;
+};
+const std::vector<Invisible> invisible = {};
+
+TEST(PlantedFaults, HaveAPlaceInEveryOp) {
+  const auto all = places();
+  std::set<std::string> missing;
+  for (const OpCase& row : op_cases::table())
+    if (!all.contains(row.name)) missing.insert(row.name);
+  std::set<std::string> expected;
+  for (const auto& [op, reason] : without_callback) expected.insert(op);
+  EXPECT_EQ(missing, expected);
+}
+
+TEST(PlantedFaults, ChangeNothingInFewPlacesAndThereForAReason) {
+  std::set<std::string> found, expected;
+  const auto text = [](const std::string& op, std::size_t argument, Fault fault) {
+    return fmt::format("{} {} {}", op, argument, to_string(fault));
+  };
+  std::size_t pairs = 0;
+  for (const auto& [op, place] : places()) {
+    pairs += place.arguments * all_faults.size();
+    for (const auto& [argument, fault] : place.invisible) found.insert(text(op, argument, fault));
+  }
+  for (const Invisible& pair : invisible) expected.insert(text(pair.op, pair.argument, pair.fault));
+  EXPECT_EQ(found, expected);
+  EXPECT_GT(pairs, 700U);
+  EXPECT_LE(20 * found.size(), pairs) << "of " << pairs;
+  RecordProperty("pairs", static_cast<int>(pairs));
+}
+
+TEST(PlantedFaults, AreFoundNamedAndBlamed) {
+  for (const auto& [op, place] : places())
+    for (std::size_t argument = 0; argument < place.arguments; ++argument)
+      for (const Fault fault : all_faults)
+        if (std::find(place.invisible.begin(), place.invisible.end(), std::pair(argument, fault)) ==
+            place.invisible.end())
+          expect_found(op, place, argument, fault);
+}
+
+}  // namespace
+}  // namespace xtape::planted_faults_test
