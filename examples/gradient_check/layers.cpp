@@ -17,7 +17,6 @@ Mask lengths(Tape64& tape, std::initializer_list<int> of_rows, std::size_t time)
   return tape.lengths(xt::xarray<int>(xt::adapt(std::vector<int>(of_rows))), time);
 }
 
-/// A layer with its entries: Linear, "Linear/without bias", ...
 template <class Make, class Call>
 Entry layer(std::string name, const std::vector<Shape>& shapes, Make make, Call function) {
   return {"layer", std::move(name), {module_check(shapes, make, function)}};
@@ -80,27 +79,35 @@ void attention_layers(std::vector<Entry>& e) {
   });
 }
 
+/// The entry of a layer for each place where it may normalise; `make(rng, block)` gives the layer.
+template <class Make, class Call>
+void push_both_norms(std::vector<Entry>& e, const std::string& name, const std::vector<Shape>& shapes, Make make,
+                     Call function) {
+  for (const Norm norm : {Norm::pre, Norm::post})
+    e.push_back(layer(
+        name + (norm == Norm::pre ? "/pre-norm" : "/post-norm"), shapes,
+        [=](Rng& rng) { return make(rng, TransformerBlockOptions{.norm = norm, .hidden = 10}); }, function));
+}
+
 void blocks(std::vector<Entry>& e) {
-  for (const auto& [norm, text] : {std::pair(Norm::pre, "pre-norm"), std::pair(Norm::post, "post-norm")}) {
-    const TransformerBlockOptions block = {.norm = norm, .hidden = 10};
-    const TransformerStackOptions stack = {.layers = 2, .block = block};
-    const auto name = [text = text](const char* layer_name) { return fmt::format("{}/{}", layer_name, text); };
-    e.push_back(layer(
-        name("TransformerBlock"), sequence, [=](Rng& rng) { return TransformerBlock<double>(6, 2, rng, block); },
-        [](auto& b, Tape64&, Inputs64 x) { return b(x[0], {.causal = true}); }));
-    e.push_back(layer(
-        name("TransformerEncoder"), sequence, [=](Rng& rng) { return TransformerEncoder<double>(6, 2, rng, stack); },
-        call));
-    e.push_back(layer(
-        name("TransformerDecoderLayer"), with_memory,
-        [=](Rng& rng) { return TransformerDecoderLayer<double>(6, 2, rng, block); }, call_with_memory));
-    e.push_back(layer(
-        name("TransformerDecoder"), with_memory, [=](Rng& rng) { return TransformerDecoder<double>(6, 2, rng, stack); },
-        call_with_memory));
-  }
+  push_both_norms(
+      e, "TransformerBlock", sequence,
+      [](Rng& rng, const auto& block) { return TransformerBlock<double>(6, 2, rng, block); },
+      [](auto& block, Tape64&, Inputs64 x) { return block(x[0], {.causal = true}); });
   e.push_back(layer(
       "TransformerBlock/attention-only", sequence,
       [](Rng& rng) { return TransformerBlock<double>(6, 2, rng, {.attention_only = true}); }, call));
+  push_both_norms(
+      e, "TransformerEncoder", sequence,
+      [](Rng& rng, const auto& block) { return TransformerEncoder<double>(6, 2, rng, {.layers = 2, .block = block}); },
+      call);
+  push_both_norms(
+      e, "TransformerDecoderLayer", with_memory,
+      [](Rng& rng, const auto& block) { return TransformerDecoderLayer<double>(6, 2, rng, block); }, call_with_memory);
+  push_both_norms(
+      e, "TransformerDecoder", with_memory,
+      [](Rng& rng, const auto& block) { return TransformerDecoder<double>(6, 2, rng, {.layers = 2, .block = block}); },
+      call_with_memory);
 }
 
 }  // namespace

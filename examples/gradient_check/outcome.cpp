@@ -18,7 +18,9 @@ using xtape::GradcheckReport;
 using xtape::TensorReport;
 
 Outcome run_entry(const Entry& entry, const CheckSettings& settings) {
-  Outcome outcome{.kind = entry.kind, .name = entry.name};
+  Outcome outcome;
+  outcome.kind = entry.kind;
+  outcome.name = entry.name;
   for (const Check& check : entry.checks) {
     Checked checked = check.run(settings);
     checked.variant = check.variant;
@@ -48,7 +50,7 @@ constexpr const char* columns = "  {:<34} {:>7} {:>8} {:>9} {:>10}   {}";
 
 std::string number(double worst) {
   if (!std::isfinite(worst)) return "not finite";
-  return worst < 1000 ? fmt::format("{:.2f}", worst) : fmt::format("{:.1e}", worst);
+  return worst < 1000 ? fmt::format("{:.3f}", worst) : fmt::format("{:.1e}", worst);
 }
 
 std::string indented(const std::string& text) {
