@@ -65,13 +65,16 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// The names that are most like the one asked for.
-std::vector<std::string> near_names(const std::string& asked, std::vector<std::string> names) {
+/// ": did you mean linear, Linear?" with the names that are most like the one asked for; "" if none is.
+std::string did_you_mean(const std::string& asked, std::vector<std::string> names) {
   constexpr std::size_t most = 5;
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const auto& a, const auto& b) { return distance(asked, a) < distance(asked, b); });
+  const auto how_far = [&](const std::string& name) {
+    return name.find(asked) != std::string::npos ? 0 : distance(asked, name);
+  };
+  std::erase_if(names, [&](const std::string& name) { return how_far(name) > asked.size() / 2; });
+  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return how_far(a) < how_far(b); });
   names.resize(std::min(names.size(), most));
-  return names;
+  return names.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(names, ", "));
 }
 
 std::vector<std::string> names_of(const std::vector<Entry>& entries) {
@@ -87,8 +90,7 @@ std::vector<Entry> chosen(std::vector<Entry> entries, const std::vector<std::str
   };
   for (const std::string& pattern : patterns)
     xtape::require(std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return matches(pattern, e); }),
-                   "--only {} names nothing; near it are {} (--list shows all)", pattern,
-                   fmt::join(near_names(pattern, names_of(entries)), ", "));
+                   "--only {} names nothing that --list shows{}", pattern, did_you_mean(pattern, names_of(entries)));
   if (!patterns.empty())
     std::erase_if(entries, [&](const Entry& entry) {
       return std::none_of(patterns.begin(), patterns.end(),
@@ -100,7 +102,7 @@ std::vector<Entry> chosen(std::vector<Entry> entries, const std::vector<std::str
 void check_broken_op(const std::string& op) {
   const std::vector<std::string> ops = names_of(op_entries());
   xtape::require(op.empty() || std::find(ops.begin(), ops.end(), op) != ops.end(),
-                 "--break {}: there is no op of that name; near it are {}", op, fmt::join(near_names(op, ops), ", "));
+                 "--break {}: there is no op of that name{}", op, did_you_mean(op, ops));
 }
 
 void print_list(const std::vector<Entry>& entries) {
@@ -127,7 +129,7 @@ class Page {
     if (outcome.kind != kind_) fmt::print("{}{}\n", kind_.empty() ? "" : "\n", coloured("1", table_head(outcome.kind)));
     kind_ = outcome.kind;
     fmt::print("{}\n", outcome.passed ? table_line(outcome) : coloured("31", table_line(outcome)));
-    if (!outcome.passed) fmt::print("{}\n", failure_text(outcome));
+    if (!outcome.passed) fmt::print("\n{}\n", failure_text(outcome));
     std::fflush(stdout);
   }
   std::string bar() const {
@@ -164,7 +166,7 @@ int run(const Settings& s) {
   xtape::parallel_for(entries.size(), [&](std::size_t i, std::size_t) { page.add(i, run_entry(entries[i], s.check)); });
 
   const auto& outcomes = page.outcomes();
-  fmt::print("\n{}\n", closing_text(outcomes));
+  fmt::print("{}{}\n", outcomes.back().passed ? "\n" : "", closing_text(outcomes));
   if (!s.json.empty()) write_file(s.json, to_json(outcomes, s.check).dump(2) + "\n");
   const bool planted = std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.planted > 0; });
   xtape::require(
@@ -189,6 +191,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   } catch (const std::exception& error) {
+    std::fflush(stdout);
     fmt::print(stderr, "gradient_check: {}\n", error.what());
     return 1;
   }

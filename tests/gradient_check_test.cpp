@@ -103,12 +103,13 @@ TEST(GradientCheck, SaysTheSameForTheSameSeedOnAnyNumberOfThreads) {
 }
 
 TEST(GradientCheck, IsPlainInAPipeAndAliveOnATerminal) {
-  for (const std::string flags : {"--only '*orm*'", "--only '*orm*' --break layer_norm", "--list"})
+  for (const std::string flags :
+       {"--only '*Norm'", "--only '*Norm' --only TransformerBlock/pre-norm --break layer_norm", "--list"})
     for (const std::string& line : lines_of(gradient_check(flags).output)) {
       EXPECT_LE(line.size(), 100U) << line;
       EXPECT_FALSE(holds(line, "\033") || holds(line, "\r")) << line;
     }
-  const std::string shown = gradient_check_on_a_terminal("*orm*");
+  const std::string shown = gradient_check_on_a_terminal("*Norm");
   EXPECT_TRUE(holds(shown, "\r  [")) << "a progress bar: " << shown;
   EXPECT_TRUE(holds(shown, "\033[1m")) << "headings: " << shown;
   EXPECT_TRUE(holds(shown, ": all ok")) << shown;
@@ -175,9 +176,10 @@ TEST(GradientCheck, EveryFaultFails) {
 
 TEST(GradientCheck, RefusesBadFlagsWithASentence) {
   for (const auto& [flags, sentence] : std::vector<std::pair<const char*, const char*>>{
-           {"--only atention", "--only atention names nothing; near it are attention, "},
-           {"--only 'Attn*'", "names nothing"},
-           {"--break lineal", "--break lineal: there is no op of that name; near it are linear, "},
+           {"--only atention", "--only atention names nothing that --list shows; did you mean attention"},
+           {"--only norm", "did you mean layer_norm, rms_norm, "},
+           {"--only 'Attn*'", "names nothing that --list shows"},
+           {"--break lineal", "--break lineal: there is no op of that name; did you mean linear?"},
            {"--break exp --only softmax", "--break exp: the fault was planted nowhere"},
            {"--fault big", "--fault: big not in {factor,"},
            {"--seed -1", "--seed: Value -1 not in range"},

@@ -29,8 +29,7 @@ Outcome run_entry(const Entry& entry, const CheckSettings& settings) {
     for (const TensorReport& tensor : checked.report.tensors) {
       outcome.elements += tensor.checked;
       outcome.kinks += tensor.kinks;
-      const double ratio = tensor.worst.ratio();
-      if (tensor.reason != xtape::Reason::kink && !(ratio <= outcome.worst)) outcome.worst = ratio;  // also NaN
+      if (tensor.reason != xtape::Reason::kink) outcome.worst = std::max(outcome.worst, tensor.worst.ratio());
     }
     if (!checked.report && outcome.passed) {
       outcome.passed = false;
@@ -78,7 +77,7 @@ std::string failure_text(const Outcome& outcome) {
   for (const Checked& checked : outcome.checks) {
     if (checked.report) continue;
     if (text.empty()) {
-      text = fmt::format("\n    {}{}{}\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
+      text = fmt::format("    {}{}{}\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
       text += indented(to_string(checked.report));
     } else {
       others.push_back(checked.variant);
