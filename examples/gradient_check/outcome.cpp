@@ -52,10 +52,43 @@ std::string number(double worst) {
   return worst < 1000 ? fmt::format("{:.3f}", worst) : fmt::format("{:.1e}", worst);
 }
 
-std::string indented(const std::string& text) {
-  std::istringstream lines(text);
+constexpr std::size_t margin = 4;
+
+/// A line of words behind the margin, continued on further lines where it is too long for the page.
+std::string wrapped(const std::string& line) {
+  std::string text, current;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    if (!current.empty() && margin + current.size() + 1 + word.size() > page_width) {
+      text += std::string(margin, ' ') + current + "\n";
+      current = "  ";
+    }
+    current += (current.empty() || current == "  " ? "" : " ") + word;
+  }
+  return text + std::string(margin, ' ') + current + "\n";
+}
+
+/// The checker's report behind the margin. If its table is too wide for the page, what stands in it about the worst
+/// element goes to a line of its own.
+std::string fitted(const GradcheckReport& report) {
+  std::vector<std::string> lines;
+  std::istringstream text(to_string(report));
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const auto head =
+      std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("reason "); });
+  const auto end = head + std::min(lines.end() - head, 1 + static_cast<std::ptrdiff_t>(report.tensors.size()));
+  const std::size_t cut = head == end ? 0 : head->find("worst at");
+  const bool wide = std::any_of(head, end, [](const auto& line) { return margin + line.size() > page_width; });
   std::string result;
-  for (std::string line; std::getline(lines, line);) result += line.empty() ? "\n" : "    " + line + "\n";
+  for (auto line = lines.begin(); line != lines.end(); ++line) {
+    if (line < head || line >= end)
+      result += wrapped(*line);
+    else if (wide)
+      result += fmt::format("{0:{1}}{2}\n{0:{1}}    {3}\n", "", margin,
+                            line->substr(0, line->find_last_not_of(' ', cut - 1) + 1), line->substr(cut));
+    else
+      result += fmt::format("{:{}}{}\n", "", margin, *line);
+  }
   return result;
 }
 
@@ -77,8 +110,8 @@ std::string failure_text(const Outcome& outcome) {
   for (const Checked& checked : outcome.checks) {
     if (checked.report) continue;
     if (text.empty()) {
-      text = fmt::format("    {}{}{}\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
-      text += indented(to_string(checked.report));
+      text = fmt::format("    {}{}{} failed:\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
+      text += fitted(checked.report);
     } else {
       others.push_back(checked.variant);
     }
@@ -87,9 +120,9 @@ std::string failure_text(const Outcome& outcome) {
     constexpr std::size_t most_named = 3;
     const std::size_t more = others.size() - std::min(others.size(), most_named);
     others.resize(others.size() - more);
-    std::string line = fmt::format("    and so did {}", fmt::join(others, "; "));
+    std::string line = fmt::format("and so did {}", fmt::join(others, "; "));
     if (more > 0) line += fmt::format(" and {} more", more);
-    text += line + "\n";
+    text += wrapped(line);
   }
   return text;
 }
