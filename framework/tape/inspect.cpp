@@ -31,7 +31,16 @@ std::vector<Var<T>> Tape<T>::outputs(Var<T> y) {
 template <class T>
 bool Tape<T>::backward_alone(Var<T> y) {
   const Node& made = node(y, "backward_alone");
+  check_versions(made);
   return made.outputs != nullptr && run_callback(made.outputs[0]);
+}
+
+template <class T>
+void Tape<T>::forget_grad(Var<T> x) {
+  Node& owner = gradient_owner(x, "forget_grad");
+  if (owner.parameter >= 0) return parameters_[static_cast<std::size_t>(owner.parameter)].zero_grad();
+  release_gradient(owner);
+  owner.gradient = Gradient::none;
 }
 
 template Var<float> Tape<float>::at(std::size_t);
@@ -42,5 +51,7 @@ template std::vector<Var<float>> Tape<float>::outputs(Var<float>);
 template std::vector<Var<double>> Tape<double>::outputs(Var<double>);
 template bool Tape<float>::backward_alone(Var<float>);
 template bool Tape<double>::backward_alone(Var<double>);
+template void Tape<float>::forget_grad(Var<float>);
+template void Tape<double>::forget_grad(Var<double>);
 
 }  // namespace xtape

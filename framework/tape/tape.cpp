@@ -123,7 +123,7 @@ Var<T> Tape<T>::output_from(const char* op, Shape shape, const Var<T>* inputs, s
   node.is_output = true;
   if (requires_grad) open_.push_back(node.owner);
   const Var<T> y = handle(nodes_.size() - 1);
-  for (TapeObserver<T>* observer : observers_) observer->opened(y);
+  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->opened(y);  // which may bring further observers
   return y;
 }
 
@@ -180,7 +180,7 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
   // Whatever uses any of the outputs was recorded after all of them, so the first one's turn comes late enough.
   nodes_[group[0]].callback = callback;
   nodes_[group[0]].run = run;
-  for (TapeObserver<T>* observer : observers_) observer->closed(handle(group[0]));
+  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->closed(handle(group[0]));
 }
 
 template <class T>

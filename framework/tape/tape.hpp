@@ -165,8 +165,8 @@ class Tape {
 
   // ---- looking at a record
 
-  /// The observer is told of every op from now on, until the tape ends or unobserve. It must live as long. One that is
-  /// told already is not told twice.
+  /// The observer is told of every op from now on, until the tape ends or unobserve. It must live as long. The last to
+  /// come stands outermost around a callback; one that is told already is not told twice, but counts as the last.
   void observe(TapeObserver<T>& observer) { unobserve(observer), observers_.push_back(&observer); }
   void unobserve(TapeObserver<T>& observer) { std::erase(observers_, &observer); }
   /// Number of values on the tape.
@@ -180,6 +180,8 @@ class Tape {
   /// Runs the callback of the op that made y and nothing else: it adds to the gradients of its inputs from those that
   /// its outputs have. All gradients stay. False if the op has no callback or none of its outputs a gradient.
   bool backward_alone(Var<T> y);
+  /// The gradient of x is as if nothing had touched it: the next to do so starts anew.
+  void forget_grad(Var<T> x);
 
   // ---- the life of a record
 

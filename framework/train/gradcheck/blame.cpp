@@ -1,0 +1,255 @@
+#include <xtape/framework/train/gradcheck/blame.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <xtape/framework/train/gradcheck/argument_names.hpp>
+#include <xtape/framework/train/gradcheck/own_backward.hpp>
+
+namespace xtape::detail {
+namespace {
+
+constexpr double step = 1e-3;  // of the first differences, in sizes of the elements that are moved
+constexpr std::size_t most_blamed = 16;
+constexpr std::size_t most_halvings = 64;  // of one input: enough for one wrong element and some kinks
+/// Numbers on the record times further runs that try one op alone; beyond it only differences that all ops share are
+/// taken.
+constexpr double most_numbers = 1e9;
+
+/// A probe with the difference that was found, of the projection that speaks more against the op.
+struct Judged {
+  Probe probe;
+  Reason reason = Reason::ok;
+  double ratio = 0;  // |analytic - numeric| in error bars
+  double analytic = 0;
+  Derivative numeric;
+};
+
+int severity(Reason reason) {
+  switch (reason) {
+    case Reason::ok:
+      return 0;
+    case Reason::kink:
+      return 1;
+    case Reason::mismatch:
+      return 3;
+    default:
+      return 2;
+  }
+}
+bool is_worse(const Judged& a, const Judged& b) {
+  const int of_a = severity(a.reason), of_b = severity(b.reason);
+  return of_a != of_b ? of_a > of_b : a.ratio > b.ratio;
+}
+
+Shape place_of(std::size_t k, const Shape& shape) {
+  Shape place = shape;
+  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
+  return place;
+}
+
+/// The search for wrong gradients in one function's record.
+class Search {
+ public:
+  Search(const Given& given, std::uint64_t seed) : record_(given, seed), kept_(record_.tape) {
+    for (RecordedOp& op : record_.ops)
+      for (const Suspect& suspect : run_own_backward(record_, op, seed)) suspects_.push_back(suspect);
+    replay_.emplace(given, record_, seed);
+  }
+  const Record& record() const { return record_; }
+  /// The element that speaks most against each input whose gradient is wrong, in the order of recording.
+  std::vector<Judged> wrong_elements();
+  /// That element as people read it.
+  CheckedElement element(const Judged& judged) const;
+
+ private:
+  void measure_noise_of_inputs();
+  std::vector<Judged> confirmed_suspects();
+  std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
+  Line line(Probe& probe);
+  Judged judge(Probe& probe);
+  std::vector<Judged> judge_all(std::vector<Probe>& probes);
+
+  Record record_;
+  KeptParameterGradients kept_;
+  std::optional<Replay> replay_;
+  std::vector<Suspect> suspects_;
+};
+
+/// The steps that a difference asks for.
+std::vector<double> steps_of(const std::function<void(const Line&)>& difference) {
+  std::vector<double> steps;
+  difference([&](double t, double& reached) {
+    steps.push_back(reached = t);
+    return Pair<Projected>();
+  });
+  return steps;
+}
+
+/// The op's projections along the probe: those that are known, or else of one more run, which ends with the op.
+Line Search::line(Probe& probe) {
+  return [this, &probe](double t, double& reached) {
+    reached = t;
+    if (!probe.known.contains(t)) replay_->run({&probe}, t);
+    const auto known = probe.known.find(t);
+    if (known != probe.known.end()) return known->second;
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    return Pair<Projected>{Projected{nan, nan}, Projected{nan, nan}};
+  };
+}
+
+void Search::measure_noise_of_inputs() {
+  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
+  std::vector<Probe> probes;
+  for (const RecordedOp& op : record_.ops)
+    for (const OpInput& input : op.inputs) probes.push_back({&op, &input, 0, 0, input.x.size()});
+  replay_->run_together(probes, steps);
+  std::size_t next = 0;
+  for (RecordedOp& op : record_.ops)
+    for (OpInput& input : op.inputs) input.noise = measure_noise(line(probes[next++]), 1, op.at);
+}
+
+Judged Search::judge(Probe& probe) {
+  const Middle middle{probe.op->at, probe.input->noise};
+  Pair<Claim> claims;
+  for (std::size_t p = 0; p < projections; ++p) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = probe.begin; i < probe.end; ++i) {
+      const double u = replay_->direction(probe, i), part = u == 0 ? 0 : u * probe.input->gradient[p][i];
+      sum += part, squares += part * part;
+    }
+    // The derivative is by a move of the input's own size, so the output's own size measures it, too.
+    const double usual = std::sqrt(squares), least = 1e-9 * middle.at[p].magnitude;
+    claims[p] = {sum, std::max(1e-6 * usual, least), std::max(1e-3 * usual, 100 * least)};
+  }
+  const Line f = line(probe);
+  const bool alone = static_cast<double>(replay_->lone_runs()) * record_.numbers() < most_numbers;
+  const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
+  Judged worst;
+  for (std::size_t p = 0; p < projections; ++p) {
+    const double error = std::abs(claims[p].analytic - found[p].numeric);
+    const Judged judged{probe, detail::judge(found[p], claims[p]), error > 0 ? error / found[p].bar : 0,
+                        claims[p].analytic, found[p]};
+    if (p == 0 || is_worse(judged, worst)) worst = judged;
+  }
+  return worst;
+}
+
+std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
+  static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
+  replay_->run_together(probes, steps);
+  std::vector<Judged> judged;
+  for (Probe& probe : probes) judged.push_back(judge(probe));
+  return judged;
+}
+
+/// An element beyond finite is wrong only if the derivative is finite. The others are wrong in any case.
+std::vector<Judged> Search::confirmed_suspects() {
+  std::vector<Judged> confirmed;
+  for (const Suspect& s : suspects_) {
+    if (!confirmed.empty() && confirmed.back().probe.input == s.input) continue;
+    Probe probe{s.op, s.input, 0, s.element, s.element + 1};
+    Judged judged = judge(probe);
+    if (s.reason == Reason::non_finite && !std::isfinite(judged.numeric.numeric)) continue;
+    judged.analytic = s.analytic * replay_->direction(probe, s.element);
+    judged.reason = s.reason;
+    confirmed.push_back(judged);
+  }
+  return confirmed;
+}
+
+/// Both random directions of each input, and what is not right there halved until one element is left.
+std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& without) {
+  std::vector<Probe> probes;
+  for (const RecordedOp& op : record_.ops)
+    for (const OpInput& input : op.inputs) {
+      const auto is_found = [&](const Judged& judged) { return judged.probe.input == &input; };
+      if (std::any_of(without.begin(), without.end(), is_found)) continue;
+      for (std::size_t d = 0; d < Replay::directions; ++d) probes.push_back({&op, &input, d, 0, input.x.size()});
+    }
+  std::map<const OpInput*, std::vector<Judged>> open;  // what is left to search of each input
+  std::vector<Judged> found;
+  for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
+    for (const Judged& judged : judge_all(probes))
+      if (judged.reason != Reason::ok) open[judged.probe.input].push_back(judged);
+    probes.clear();
+    for (auto& [input, left] : open) {
+      std::sort(left.begin(), left.end(), [](const Judged& a, const Judged& b) { return is_worse(b, a); });
+      while (!left.empty()) {
+        const Judged worst = left.back();
+        left.pop_back();
+        const auto [op, of, direction, begin, end, known] = worst.probe;
+        if (end - begin > 1) {
+          const std::size_t middle = begin + (end - begin) / 2;
+          probes.push_back({op, of, direction, begin, middle});
+          probes.push_back({op, of, direction, middle, end});
+          break;
+        }
+        if (worst.reason != Reason::mismatch) continue;
+        found.push_back(worst);
+        left.clear();
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<Judged> Search::wrong_elements() {
+  measure_noise_of_inputs();
+  std::vector<Judged> wrong = confirmed_suspects();
+  for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
+  const auto place = [](const Judged& j) { return std::pair(j.probe.op->opened, j.probe.input->arguments[0]); };
+  std::sort(wrong.begin(), wrong.end(), [&](const Judged& a, const Judged& b) { return place(a) < place(b); });
+  return wrong;
+}
+
+CheckedElement Search::element(const Judged& judged) const {
+  const std::size_t k = judged.probe.begin;
+  const double u = replay_->direction(judged.probe, k);
+  return {.place = place_of(k, judged.probe.input->x.shape()),
+          .analytic = judged.analytic / u,
+          .numeric = judged.numeric.numeric / u,
+          .step = judged.numeric.step * std::abs(u),
+          .bar = judged.numeric.bar / std::abs(u)};
+}
+
+/// "k", or "weight (blocks.1.linear1.weight)" where the input has a name of its own.
+std::string name_of(const OpInput& input, const RecordedOp& op, const Record& record,
+                    const ParameterList<double>& parameters) {
+  std::string name;
+  for (const std::size_t argument : input.arguments)
+    name += (name.empty() ? "" : " and ") + argument_name(op.outputs[0].op(), argument, op.input_count);
+  for (std::size_t i = 0; i < record.inputs.size(); ++i)
+    if (record.inputs[i].data() == input.x.data()) return fmt::format("{} (input {})", name, i);
+  for (const auto& [of_model, parameter] : parameters)
+    if (parameter.data() == input.x.data()) return fmt::format("{} ({})", name, of_model);
+  return name;
+}
+
+}  // namespace
+
+std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
+                              const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
+                              std::uint64_t seed) {
+  Search search({f, shapes, values}, seed);
+  std::vector<Blame> blame;
+  for (const Judged& wrong : search.wrong_elements()) {
+    if (blame.size() == most_blamed) break;
+    const RecordedOp& op = *wrong.probe.op;
+    const OpInput& input = *wrong.probe.input;
+    const auto is_zero = [](const std::vector<double>& g) {
+      return std::all_of(g.begin(), g.end(), [](double x) { return x == 0; });
+    };
+    const bool none = wrong.reason == Reason::mismatch && is_zero(input.gradient[0]) && is_zero(input.gradient[1]);
+    blame.push_back({.layer = op.outputs[0].layer(),
+                     .op = op.outputs[0].op(),
+                     .argument = name_of(input, op, search.record(), parameters),
+                     .reason = none ? Reason::no_gradient : wrong.reason,
+                     .worst = search.element(wrong)});
+  }
+  return blame;
+}
+
+}  // namespace xtape::detail

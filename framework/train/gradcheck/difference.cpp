@@ -1,0 +1,244 @@
+#include <xtape/framework/train/gradcheck/difference.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace xtape::detail {
+namespace {
+
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+/// A bar allows for this multiple of the noise that was measured: of a few samples the largest.
+constexpr double safety = 4;
+
+/// The least that rounding does to a value of f.
+double rounding(const Projected& f) { return 4 * epsilon * f.magnitude; }
+
+/// Differences of one projection over one step.
+struct Sides {
+  double step = 0, central = 0, above = 0, below = 0, noise = 0;
+  double jump() const { return above - below; }
+};
+
+Pair<Sides> sides(const Line& f, double step, const Middle& middle) {
+  double up = 0, down = 0;
+  const Pair<Projected> high = f(step, up), low = f(-step, down);
+  Pair<Sides> result;
+  for (std::size_t p = 0; p < projections; ++p) {
+    const double at = middle.at[p].value;
+    result[p] = {.step = (up - down) / 2,
+                 .central = (high[p].value - low[p].value) / (up - down),
+                 .above = (high[p].value - at) / up,
+                 .below = (low[p].value - at) / down,
+                 .noise = std::max({middle.noise[p], rounding(high[p]), rounding(low[p])})};
+  }
+  return result;
+}
+
+// ---- a table of Ridders
+
+constexpr double shrink = 1.4;
+constexpr std::size_t most_levels = 7;
+
+/// The table of one projection, a row for each step.
+struct Table {
+  std::array<Sides, most_levels> steps;
+  std::array<std::array<double, most_levels>, most_levels> rows;
+  std::array<double, most_levels> change;  // of the diagonal
+  Derivative smooth, kinked;
+  const Derivative& result() const { return kinked.kink ? kinked : smooth; }
+
+  void add(std::size_t k, const Sides& s) {
+    steps[k] = s;
+    rows[k][0] = s.central;
+    double factor = 1, amplified = 1;  // by extrapolation, of the noise in the differences
+    for (std::size_t j = 1; j <= k; ++j) {
+      factor *= shrink * shrink;
+      rows[k][j] = rows[k][j - 1] + (rows[k][j - 1] - rows[k - 1][j - 1]) / (factor - 1);
+      amplified *= (factor + 1) / (factor - 1);
+    }
+    if (k == 0) return;
+    change[k] = std::max(std::abs(rows[k][k] - rows[k][k - 1]), std::abs(rows[k][k] - rows[k - 1][k - 1]));
+    if (k == 1) return;
+    const double noise = safety * amplified * s.noise / s.step;
+    const double bar = std::max(change[k], change[k - 1]) + noise;
+    if (bar < smooth.bar) smooth = {.numeric = rows[k][k], .bar = bar, .noise = noise, .step = steps[0].step};
+    look_for_kink(k);
+  }
+
+  /// The one-sided slopes differ by j + h f'' + O(h^3): the first term stays as h shrinks.
+  void look_for_kink(std::size_t k) {
+    const auto extrapolated = [](double fine, double wide) { return (shrink * fine - wide) / (shrink - 1); };
+    const Sides &s = steps[k], &before = steps[k - 1];
+    const double jump = extrapolated(s.jump(), before.jump());
+    const double jump_before = extrapolated(before.jump(), steps[k - 2].jump());
+    const double noise = 8 * safety * s.noise / s.step;
+    kinked = {};
+    if (!(std::abs(jump - jump_before) < 0.25 * std::abs(jump) && std::abs(jump) > noise)) return;
+    const double above = extrapolated(s.above, before.above), below = extrapolated(s.below, before.below);
+    const double slack = std::abs(above - s.above) + std::abs(below - s.below) + noise;
+    kinked = {.numeric = (above + below) / 2,
+              .bar = std::abs(above - below) / 2 + slack,
+              .noise = noise,
+              .step = s.step,
+              .kink = true,
+              .below = below,
+              .above = above,
+              .slack = slack};
+  }
+};
+
+bool narrow(const Derivative& d, const Claim& claim) {
+  return d.bar <= std::max(claim.wanted, 1e-5 * std::abs(d.numeric));
+}
+bool tolerable(const Derivative& d, const Claim& claim) {
+  return d.bar <= std::max(claim.tolerated, 1e-4 * std::abs(d.numeric));
+}
+bool settled(const Derivative& d, const Claim& claim) {
+  return !d.kink && std::isfinite(d.numeric) && narrow(d, claim);
+}
+
+/// Both tables from the step h down, to the level where they tell enough or get worse.
+Pair<Derivative> ridders(const Line& f, double h, const Middle& middle, const Pair<Claim>& claims) {
+  Pair<Table> tables;
+  for (std::size_t k = 0; k < most_levels; ++k, h /= shrink) {
+    const auto s = sides(f, h, middle);
+    if (!std::isfinite(s[0].central) && !std::isfinite(s[1].central)) break;
+    bool enough = k >= 2, worse = k >= 4;
+    for (std::size_t p = 0; p < projections; ++p) {
+      tables[p].add(k, s[p]);
+      enough = enough && settled(tables[p].result(), claims[p]);
+      worse = worse && !(tables[p].change[k] < 2 * tables[p].smooth.bar);
+    }
+    if (enough || worse) break;
+  }
+  return {tables[0].result(), tables[1].result()};
+}
+
+// ---- tables with ever narrower steps
+
+/// The search for one projection.
+struct Search {
+  Claim claim;
+  Derivative smooth = {};  // with the narrowest bar
+  Derivative kinked = {};  // what still looks like a kink, with the least slack
+  double noise = 0;        // in the last table
+  bool done = false, noisy = false;
+
+  /// Takes a table's result; true if it refutes the claim, which is for another table to confirm.
+  bool take(const Derivative& d) {
+    noise = d.noise;
+    noisy = !d.kink && d.noise > 0.5 * d.bar && !narrow(d, claim);
+    if (!std::isfinite(d.numeric + d.bar)) return false;
+    if (d.kink) {
+      if (!kinked.kink || d.slack < kinked.slack) kinked = d;
+      return false;
+    }
+    if (tolerable(d, claim) && !d.allows(claim.analytic)) return true;
+    if (d.bar < smooth.bar) smooth = d;
+    if (tolerable(d, claim)) kinked = {};
+    done = settled(smooth, claim);
+    return false;
+  }
+  /// A table refuted the claim; this is what another one says.
+  void confirm(const Derivative& refuting, const Derivative& other) {
+    if (other.kink || !std::isfinite(other.numeric + other.bar)) return;
+    if (other.allows(claim.analytic)) {
+      take(other);
+    } else if (std::abs(other.numeric - refuting.numeric) <= other.bar + refuting.bar) {
+      smooth = other.bar < refuting.bar ? other : refuting;
+      kinked = {};
+      done = true;
+    }
+  }
+  /// True if narrower steps only add noise.
+  bool exhausted(double narrower) const {
+    return done || (!kinked.kink && tolerable(smooth, claim) && narrower * noise > smooth.bar);
+  }
+};
+
+void search_at(const Line& f, double h, const Middle& middle, const Pair<Claim>& claims, Pair<Search>& searches) {
+  const auto found = ridders(f, h, middle, claims);
+  Pair<bool> refuted = {};
+  for (std::size_t p = 0; p < projections; ++p)
+    if (!searches[p].done) refuted[p] = searches[p].take(found[p]);
+  if (!refuted[0] && !refuted[1]) return;
+  const auto other = ridders(f, h / 1.7, middle, claims);
+  for (std::size_t p = 0; p < projections; ++p)
+    if (refuted[p]) searches[p].confirm(found[p], other[p]);
+}
+
+}  // namespace
+
+bool Derivative::allows(double analytic) const { return std::abs(analytic - numeric) <= bar; }
+
+Reason judge(const Derivative& derivative, const Claim& claim) {
+  if (!std::isfinite(derivative.numeric) || !std::isfinite(claim.analytic)) return Reason::non_finite;
+  if (!derivative.allows(claim.analytic)) return Reason::mismatch;
+  if (derivative.kink) return Reason::kink;
+  return tolerable(derivative, claim) ? Reason::ok : Reason::inconclusive;
+}
+
+Pair<double> measure_noise(const Line& f, double scale, const Pair<Projected>& middle) {
+  Pair<double> noise = {rounding(middle[0]), rounding(middle[1])};
+  for (const double move : {32 * epsilon, 1e-12, 1e-10}) {
+    double up = 0, down = 0;
+    const Pair<Projected> high = f(move * scale, up), low = f(-move * scale, down);
+    for (std::size_t p = 0; p < projections; ++p) {
+      const double second = std::abs((high[p].value - middle[p].value) + (low[p].value - middle[p].value));
+      if (std::isfinite(second)) noise[p] = std::max(noise[p], second);
+    }
+  }
+  return noise;
+}
+
+Pair<Derivative> first_difference(const Line& f, double h, const Middle& middle) {
+  const auto wide = sides(f, h, middle), half = sides(f, h / 2, middle);
+  Pair<Derivative> result;
+  for (std::size_t p = 0; p < projections; ++p) {
+    const double noise = 4 * safety * half[p].noise / wide[p].step;
+    result[p] = {
+        .numeric = (4 * half[p].central - wide[p].central) / 3,
+        .bar = std::abs(half[p].central - wide[p].central) / 3 + std::abs(2 * half[p].jump() - wide[p].jump()) + noise,
+        .noise = noise,
+        .step = wide[p].step};
+  }
+  return result;
+}
+
+Differentiated differentiate(const Line& f, double h, const Middle& middle, const Pair<Claim>& claims) {
+  constexpr double wide = 100, narrower = 8;
+  constexpr int rungs = 9, rungs_up = 6;
+  const auto first = first_difference(f, h, middle);
+  Pair<Search> searches = {Search{claims[0]}, Search{claims[1]}};
+  bool noisy = true;
+  for (std::size_t p = 0; p < projections; ++p) {
+    const bool told = settled(first[p], claims[p]) && first[p].allows(claims[p].analytic);
+    const bool hopeless = !std::isfinite(claims[p].analytic) || !std::isfinite(middle.at[p].value);
+    if (told || hopeless) searches[p].smooth = first[p], searches[p].done = true;
+    noisy = noisy && first[p].noise > 0.5 * first[p].bar && !narrow(first[p], claims[p]);
+  }
+  const auto all = [&](auto&& holds) { return holds(searches[0]) && holds(searches[1]); };
+  const auto done = [](const Search& s) { return s.done; };
+  if (all(done)) return {first, h};
+
+  double step = wide * h;
+  search_at(f, step, middle, claims, searches);
+  for (int rung = 1; rung <= rungs_up && !all(done); ++rung) {  // rounding asks for wider steps
+    if (!all([](const Search& s) { return s.done || s.noisy; })) break;
+    search_at(f, step *= narrower, middle, claims, searches);
+  }
+  for (int rung = 1; rung < rungs && !all([](const Search& s) { return s.exhausted(narrower); }); ++rung)
+    search_at(f, step = wide * h / std::pow(narrower, rung), middle, claims, searches);
+
+  Differentiated result{.of = first, .next_step = noisy ? 4 * h : step / wide};
+  for (std::size_t p = 0; p < projections; ++p) {
+    const Search& s = searches[p];
+    if (s.kinked.kink)
+      result.of[p] = s.kinked, result.next_step = h;
+    else if (std::isfinite(s.smooth.numeric))
+      result.of[p] = s.smooth;
+  }
+  return result;
+}
+
+}  // namespace xtape::detail
