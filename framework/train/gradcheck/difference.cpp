@@ -101,7 +101,7 @@ struct Table {
 };
 
 bool narrow(const Derivative& d, const Claim& claim) {
-  return d.bar <= std::max(claim.wanted, 1e-5 * std::abs(d.numeric));
+  return d.bar <= std::max(claim.wanted, claim.relative * std::abs(d.numeric));
 }
 bool tolerable(const Derivative& d, const Claim& claim) {
   return d.bar <= std::max(claim.tolerated, 1e-4 * std::abs(d.numeric));
