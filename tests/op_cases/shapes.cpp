@@ -72,7 +72,7 @@ void shapes(std::vector<OpCase>& t) {
                  }),
                  Domain::normal,
                  unlike});
-  t.push_back({"stack", "three", {{2, 3}, {2, 3}, {2, 3}}, both([](auto x) { return stack({x[0], x[1], x[2]}, 1); })});
+  t.push_back({"stack", "three", {{2, 3}, {2, 3}, {2, 3}}, both([](auto x) { return stack({x[0], x[1], x[2]}, 0); })});
   t.push_back({"stack", "scalars", {{}, {}}, both([](auto x) { return stack({x[0], x[1], x[0]}, 0); })});
   t.push_back({"split",
                "by extents",
