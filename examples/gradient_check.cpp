@@ -129,7 +129,7 @@ class Page {
     if (outcome.kind != kind_) fmt::print("{}{}\n", kind_.empty() ? "" : "\n", coloured("1", table_head(outcome.kind)));
     kind_ = outcome.kind;
     fmt::print("{}\n", outcome.passed ? table_line(outcome) : coloured("31", table_line(outcome)));
-    if (!outcome.passed) fmt::print("\n{}\n", failure_text(outcome));
+    if (!outcome.passed) fmt::print("\n{}\n", failure_text(outcome, progress_.page_width()));
     std::fflush(stdout);
   }
   std::string bar() const {

@@ -102,6 +102,13 @@ TEST(GradientCheck, SaysTheSameForTheSameSeedOnAnyNumberOfThreads) {
   EXPECT_NE(gradient_check(entries + "--seed 1").output, first);
 }
 
+TEST(GradientCheck, ASampleIsSmallerThanTheWhole) {
+  EXPECT_TRUE(holds(gradient_check("--only Linear").output, "1 entry, 3 tensors, 54 elements: "));
+  const Finished sampled = gradient_check("--only Linear --samples 2");
+  EXPECT_EQ(sampled.code, 0);
+  EXPECT_TRUE(holds(sampled.output, "1 entry, 3 tensors, 6 elements: ")) << sampled.output;
+}
+
 TEST(GradientCheck, IsPlainInAPipeAndAliveOnATerminal) {
   for (const std::string flags :
        {"--only '*Norm'", "--only '*Norm' --only TransformerBlock/pre-norm --break layer_norm", "--list"})
@@ -160,7 +167,7 @@ TEST(GradientCheck, ShowsWhatAFailureLooksLike) {
 TEST(GradientCheck, NamesTheElementThatIsWrong) {
   const Finished run = gradient_check("--only Linear --break linear --fault element");
   EXPECT_EQ(run.code, 1);
-  EXPECT_TRUE(std::regex_search(run.output, std::regex(R"(input 0 +\(2, 3, 5\) +\(1, 0, 0\))"))) << run.output;
+  EXPECT_TRUE(std::regex_search(run.output, std::regex(R"(input 0 +\(2, 3, 5\)\s+\(1, 0, 0\))"))) << run.output;
 }
 
 TEST(GradientCheck, EveryFaultFails) {

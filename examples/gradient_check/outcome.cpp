@@ -55,7 +55,7 @@ std::string number(double worst) {
 constexpr std::size_t margin = 4;
 
 /// A line of words behind the margin, continued on further lines where it is too long for the page.
-std::string wrapped(const std::string& line) {
+std::string wrapped(const std::string& line, std::size_t page_width) {
   std::string text, current;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
@@ -70,7 +70,7 @@ std::string wrapped(const std::string& line) {
 
 /// The checker's report behind the margin. If its table is too wide for the page, what stands in it about the worst
 /// element goes to a line of its own.
-std::string fitted(const GradcheckReport& report) {
+std::string fitted(const GradcheckReport& report, std::size_t page_width) {
   std::vector<std::string> lines;
   std::istringstream text(to_string(report));
   for (std::string line; std::getline(text, line);) lines.push_back(line);
@@ -82,7 +82,7 @@ std::string fitted(const GradcheckReport& report) {
   std::string result;
   for (auto line = lines.begin(); line != lines.end(); ++line) {
     if (line < head || line >= end)
-      result += wrapped(*line);
+      result += wrapped(*line, page_width);
     else if (wide)
       result += fmt::format("{0:{1}}{2}\n{0:{1}}    {3}\n", "", margin,
                             line->substr(0, line->find_last_not_of(' ', cut - 1) + 1), line->substr(cut));
@@ -104,14 +104,14 @@ std::string table_line(const Outcome& o) {
   return fmt::format(columns, o.name, o.checks.size(), o.tensors, o.elements, number(o.worst), verdict);
 }
 
-std::string failure_text(const Outcome& outcome) {
+std::string failure_text(const Outcome& outcome, std::size_t page_width) {
   std::vector<std::string> others;
   std::string text;
   for (const Checked& checked : outcome.checks) {
     if (checked.report) continue;
     if (text.empty()) {
       text = fmt::format("    {}{}{} failed:\n", outcome.name, checked.variant.empty() ? "" : " ", checked.variant);
-      text += fitted(checked.report);
+      text += fitted(checked.report, page_width);
     } else {
       others.push_back(checked.variant);
     }
@@ -122,7 +122,7 @@ std::string failure_text(const Outcome& outcome) {
     others.resize(others.size() - more);
     std::string line = fmt::format("and so did {}", fmt::join(others, "; "));
     if (more > 0) line += fmt::format(" and {} more", more);
-    text += wrapped(line);
+    text += wrapped(line, page_width);
   }
   return text;
 }

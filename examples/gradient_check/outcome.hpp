@@ -20,12 +20,10 @@ struct Outcome {
 
 Outcome run_entry(const Entry& entry, const CheckSettings& settings);
 
-/// Columns of the page.
-inline constexpr std::size_t page_width = 100;
 std::string table_head(const std::string& kind);
 std::string table_line(const Outcome& outcome);
 /// Those checks of an entry that failed: the first with the checker's whole report, the others by name.
-std::string failure_text(const Outcome& outcome);
+std::string failure_text(const Outcome& outcome, std::size_t page_width);
 /// "97 entries, 2,345 tensors, 67,890 elements: all ok"
 std::string closing_text(const std::vector<Outcome>& outcomes);
 
