@@ -1,6 +1,7 @@
 #include <xtape/framework/train/gradcheck/blame.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -14,9 +15,10 @@ namespace {
 constexpr double step = 1e-3;  // of the first differences, in sizes of the elements that are moved
 constexpr std::size_t most_blamed = 16;
 constexpr std::size_t most_halvings = 64;  // of one input: enough for one wrong element and some kinks
-/// Numbers on the record times further runs that try one op alone; beyond it only differences that all ops share are
-/// taken.
-constexpr double most_numbers = 1e9;
+/// Numbers that may be computed by runs for one op alone, and by all runs. Beyond the first only differences that all
+/// ops share are taken, beyond the second none.
+constexpr double most_numbers_alone = 1e9, most_numbers = 4e9;
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// A probe with the difference that was found, of the projection that speaks more against the op.
 struct Judged {
@@ -27,21 +29,13 @@ struct Judged {
   Derivative numeric;
 };
 
-int severity(Reason reason) {
-  switch (reason) {
-    case Reason::ok:
-      return 0;
-    case Reason::kink:
-      return 1;
-    case Reason::mismatch:
-      return 3;
-    default:
-      return 2;
-  }
-}
+/// What speaks against an op; the first to be halved is the gravest, and of the grave ones the shortest.
+double severity(Reason reason) { return reason == Reason::mismatch ? 2 : reason == Reason::ok ? 0 : 1; }
 bool is_worse(const Judged& a, const Judged& b) {
-  const int of_a = severity(a.reason), of_b = severity(b.reason);
-  return of_a != of_b ? of_a > of_b : a.ratio > b.ratio;
+  const auto rank = [](const Judged& j) {
+    return std::array{severity(j.reason), -static_cast<double>(j.probe.end - j.probe.begin), j.ratio};
+  };
+  return rank(a) > rank(b);
 }
 
 Shape place_of(std::size_t k, const Shape& shape) {
@@ -65,9 +59,9 @@ class Search {
   CheckedElement element(const Judged& judged) const;
 
  private:
-  void measure_noise_of_inputs();
   std::vector<Judged> confirmed_suspects();
   std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
+  double numbers(std::size_t runs) const { return static_cast<double>(runs) * record_.numbers(); }
   Line line(Probe& probe);
   Judged judge(Probe& probe);
   std::vector<Judged> judge_all(std::vector<Probe>& probes);
@@ -100,19 +94,9 @@ Line Search::line(Probe& probe) {
   };
 }
 
-void Search::measure_noise_of_inputs() {
-  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
-  std::vector<Probe> probes;
-  for (const RecordedOp& op : record_.ops)
-    for (const OpInput& input : op.inputs) probes.push_back({&op, &input, 0, 0, input.x.size()});
-  replay_->run_together(probes, steps);
-  std::size_t next = 0;
-  for (RecordedOp& op : record_.ops)
-    for (OpInput& input : op.inputs) input.noise = measure_noise(line(probes[next++]), 1, op.at);
-}
-
 Judged Search::judge(Probe& probe) {
-  const Middle middle{probe.op->at, probe.input->noise};
+  const Line f = line(probe);
+  const Middle middle{probe.op->at, measure_noise(f, 1, probe.op->at)};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
     double sum = 0, squares = 0;
@@ -124,21 +108,20 @@ Judged Search::judge(Probe& probe) {
     const double usual = std::sqrt(squares), least = 1e-9 * middle.at[p].magnitude;
     claims[p] = {sum, std::max(1e-6 * usual, least), std::max(1e-3 * usual, 100 * least)};
   }
-  const Line f = line(probe);
-  const bool alone = static_cast<double>(replay_->lone_runs()) * record_.numbers() < most_numbers;
+  const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
   const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
   Judged worst;
   for (std::size_t p = 0; p < projections; ++p) {
     const double error = std::abs(claims[p].analytic - found[p].numeric);
-    const Judged judged{probe, detail::judge(found[p], claims[p]), error > 0 ? error / found[p].bar : 0,
-                        claims[p].analytic, found[p]};
+    const double ratio = error > 0 && found[p].bar < infinity ? error / found[p].bar : 0;
+    const Judged judged{probe, detail::judge(found[p], claims[p]), ratio, claims[p].analytic, found[p]};
     if (p == 0 || is_worse(judged, worst)) worst = judged;
   }
   return worst;
 }
 
 std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
-  static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
+  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}), first_difference(f, step, {}); });
   replay_->run_together(probes, steps);
   std::vector<Judged> judged;
   for (Probe& probe : probes) judged.push_back(judge(probe));
@@ -172,6 +155,7 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
   std::map<const OpInput*, std::vector<Judged>> open;  // what is left to search of each input
   std::vector<Judged> found;
   for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
+    if (numbers(replay_->runs()) > most_numbers) break;
     for (const Judged& judged : judge_all(probes))
       if (judged.reason != Reason::ok) open[judged.probe.input].push_back(judged);
     probes.clear();
@@ -197,7 +181,6 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
 }
 
 std::vector<Judged> Search::wrong_elements() {
-  measure_noise_of_inputs();
   std::vector<Judged> wrong = confirmed_suspects();
   for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
   const auto place = [](const Judged& j) { return std::pair(j.probe.op->opened, j.probe.input->arguments[0]); };

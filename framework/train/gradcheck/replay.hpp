@@ -27,7 +27,6 @@ struct OpInput {
   Var<double> x;
   std::vector<std::size_t> arguments;  // its places among the op's inputs: several if it is given more than once
   Pair<std::vector<double>> gradient;  // what the op's callback adds, for each projection of its outputs
-  Pair<double> noise = {};             // in the projections
 };
 
 /// An op with a callback.
@@ -93,7 +92,7 @@ class Replay : TapeObserver<double> {
   void closed(Var<double> first) override;
   void put_back();
 
-  const Given& given_;
+  Given given_;
   const Record& record_;
   std::array<std::vector<double>, directions> random_;
   std::map<const OpInput*, double> typical_;  // root mean square of its elements
