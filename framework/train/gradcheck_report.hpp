@@ -22,7 +22,7 @@ const char* to_string(Reason reason);  // as written above
 
 /// An element with its derivative both ways.
 struct CheckedElement {
-  Shape place;
+  Shape place = {};
   double analytic = 0, numeric = 0;
   double step = 0;       // of the widest difference
   double bar = 0;        // what the numeric value may be off by
@@ -31,22 +31,22 @@ struct CheckedElement {
 
 /// One input or parameter, with the element whose difference is the largest in error bars.
 struct TensorReport {
-  std::string name;
-  Shape shape;
+  std::string name = {};
+  Shape shape = {};
   Reason reason = Reason::ok;
-  CheckedElement worst;
+  CheckedElement worst = {};
   std::size_t checked = 0, kinks = 0, inconclusive = 0;  // elements; kinks: those with an acceptable value
   std::size_t directions = 0;                            // random ones, where only a sample of elements was checked
-  std::string note;                                      // a sentence, where the reason does not say all
+  std::string note = {};                                 // a sentence, where the reason does not say all
 };
 
 /// An op whose own backward disagrees with its own forward.
 struct Blame {
-  std::string layer;     // path of the layer that called it, "" outside of all
-  std::string op;        // name of the op
-  std::string argument;  // which of its inputs got the wrong gradient
+  std::string layer = {};     // path of the layer that called it, "" outside of all
+  std::string op = {};        // name of the op
+  std::string argument = {};  // which of its inputs got the wrong gradient
   Reason reason = Reason::mismatch;
-  CheckedElement worst;  // of that argument
+  CheckedElement worst = {};  // of that argument
 };
 /// "blocks.1.self_attn: attention, argument k"
 std::string to_string(const Blame& blame);
@@ -59,6 +59,8 @@ struct GradcheckReport {
   std::string problem;                // a sentence, if the function could not be checked as a function
   explicit operator bool() const;
 };
+/// Failures before the rest, of equal ones those that are further off; what passed keeps its order.
+void sort_worst_first(GradcheckReport& report);
 /// A table of one line a tensor, then who is to blame.
 std::string to_string(const GradcheckReport& report);
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);

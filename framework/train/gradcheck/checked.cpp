@@ -42,11 +42,8 @@ Checked::Checked(const CheckedFunction& f, std::vector<Shape> shapes, std::vecto
     : f_(f), shapes_(std::move(shapes)), values_(std::move(values)), parameters_(each_once(parameters)), seed_(seed) {
   std::erase_if(parameters_, [](const auto& entry) { return entry.parameter.frozen(); });
   for (const auto& [name, p] : parameters_) before_.emplace_back(p.data(), p.data() + p.size());
-  for (std::size_t i = 0; i < count(); ++i) {
-    double squares = 0;
-    for (std::size_t k = 0; k < size(i); ++k) squares += data(i)[k] * data(i)[k];
-    typical_.push_back(size(i) > 0 ? std::sqrt(squares / static_cast<double>(size(i))) : 0);
-  }
+  for (std::size_t i = 0; i < count(); ++i)
+    typical_.push_back(root_mean_square(std::vector<double>(data(i), data(i) + size(i))));
 }
 
 Checked::~Checked() {
@@ -79,7 +76,6 @@ void Checked::forward(bool requires_grad) {
   inputs_.clear();
   for (std::size_t i = 0; i < values_.size(); ++i)
     inputs_.push_back(tape_.input(adapt(values_[i].data(), shapes_[i]), requires_grad));
-  ++calls_;
   output_ = f_(tape_, inputs_);
   tape_.check(output_, "gradcheck");
   if (!output_shape_) {
@@ -115,40 +111,32 @@ void Checked::finish_backward(std::size_t p) {
 
 double* Checked::grad(std::size_t i) { return is_input(i) ? inputs_[i].grad().data() : parameter(i).grad_data(); }
 
-namespace {
+PutBack::PutBack(Checked& checked, std::size_t i, std::size_t begin, std::size_t end)
+    : checked_(checked), i_(i), begin_(begin), before_(checked.data(i) + begin, checked.data(i) + end) {}
 
-/// Puts numbers back, also if the function throws.
-struct PutBack {
-  Checked& checked;
-  std::size_t i, begin;
-  std::vector<double> before;
-  PutBack(Checked& checked_, std::size_t i_, std::size_t begin_, std::size_t end)
-      : checked(checked_), i(i_), begin(begin_), before(checked.data(i) + begin, checked.data(i) + end) {}
-  PutBack(const PutBack&) = delete;
-  PutBack& operator=(const PutBack&) = delete;
-  ~PutBack() { std::copy(before.begin(), before.end(), checked.write(i) + begin); }
-};
-
-}  // namespace
+PutBack::~PutBack() { std::copy(before_.begin(), before_.end(), checked_.write(i_) + begin_); }
 
 Line along_element(Checked& checked, std::size_t i, std::size_t k) {
   return [&checked, i, k](double t, double& reached) {
     const PutBack put_back(checked, i, k, k + 1);
-    const double x = put_back.before[0], moved = x + t;
+    const double x = put_back.before()[0], moved = x + t;
     reached = moved - x;
     checked.write(i)[k] = moved;
     return checked.project();
   };
 }
 
-Line along(Checked& checked, std::size_t i, const std::vector<double>& direction, std::size_t begin, std::size_t end) {
-  return [&checked, &direction, i, begin, end](double t, double& reached) {
-    const PutBack put_back(checked, i, begin, end);
-    double* x = checked.write(i);
-    for (std::size_t k = begin; k < end; ++k) x[k] += t * direction[k];
-    reached = t;
-    return checked.project();
-  };
+Shape place_of(std::size_t k, const Shape& shape) {
+  Shape place = shape;
+  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
+  return place;
+}
+
+double root_mean_square(const std::vector<double>& x) {
+  double squares = 0;
+  for (const double value : x)
+    if (std::isfinite(value)) squares += value * value;
+  return x.empty() ? 0 : std::sqrt(squares / static_cast<double>(x.size()));
 }
 
 }  // namespace xtape::detail

@@ -55,8 +55,7 @@ class Checked {
 
   /// The size of an element's surroundings: its own size, or a tenth of what is usual in its tensor.
   double scale(std::size_t i, std::size_t k) const;
-  /// Number of calls of the function.
-  std::size_t calls() const { return calls_; }
+  std::uint64_t seed() const { return seed_; }
   /// Throws Misbehaviour if a parameter is not what it was.
   void check_parameters() const;
 
@@ -80,12 +79,30 @@ class Checked {
   std::optional<Shape> output_shape_;
   Pair<std::vector<double>> weights_;  // of the projections
   std::uint64_t seed_;
-  std::size_t calls_ = 0;
 };
 
-/// f along element k of tensor i.
+/// Puts the elements from `begin` to `end` of tensor i back, also if the function throws.
+class PutBack {
+ public:
+  PutBack(Checked& checked, std::size_t i, std::size_t begin, std::size_t end);
+  PutBack(const PutBack&) = delete;
+  PutBack& operator=(const PutBack&) = delete;
+  ~PutBack();
+  const std::vector<double>& before() const { return before_; }
+
+ private:
+  Checked& checked_;
+  std::size_t i_, begin_;
+  std::vector<double> before_;
+};
+
+/// The function along element k of tensor i.
 Line along_element(Checked& checked, std::size_t i, std::size_t k);
-/// f along a direction in the elements from `begin` to `end` of tensor i; the direction has all of the tensor's.
-Line along(Checked& checked, std::size_t i, const std::vector<double>& direction, std::size_t begin, std::size_t end);
+
+/// The index of an element as a place in an array of the shape.
+Shape place_of(std::size_t k, const Shape& shape);
+
+/// Root mean square of those that are finite.
+double root_mean_square(const std::vector<double>& x);
 
 }  // namespace xtape::detail

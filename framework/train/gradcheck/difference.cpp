@@ -38,6 +38,9 @@ Pair<Sides> sides(const Line& f, double step, const Middle& middle) {
 
 constexpr double shrink = 1.4;
 constexpr std::size_t most_levels = 7;
+/// What a table's value may be off by, in units of its last changes: where the second derivative jumps, as that of
+/// relu(x)^2 at 0, differences err by a multiple of h, and it is 1.7.
+constexpr double distrust = 3;
 
 /// The table of one projection, a row for each step.
 struct Table {
@@ -60,9 +63,19 @@ struct Table {
     change[k] = std::max(std::abs(rows[k][k] - rows[k][k - 1]), std::abs(rows[k][k] - rows[k - 1][k - 1]));
     if (k == 1) return;
     const double noise = safety * amplified * s.noise / s.step;
-    const double bar = std::max(change[k], change[k - 1]) + noise;
-    if (bar < smooth.bar) smooth = {.numeric = rows[k][k], .bar = bar, .noise = noise, .step = steps[0].step};
+    const double bar = distrust * std::max(change[k], change[k - 1]) + noise;
+    if (bar < smooth.bar && regular(k))
+      smooth = {.numeric = rows[k][k], .bar = bar, .noise = noise, .step = steps[0].step};
     look_for_kink(k);
+  }
+
+  /// False if the steps are so wide that f does something else there: if it levels off on both sides, its differences
+  /// agree about nothing. Central differences have to draw nearer, and bends, the jumps times h, to fall like h^2.
+  bool regular(std::size_t k) const {
+    const auto moved = [&](std::size_t level) { return std::abs(steps[level].central - steps[level - 1].central); };
+    const auto bend = [&](std::size_t level) { return std::abs(steps[level].jump()) * steps[level].step; };
+    const double noise = 2 * safety * steps[k].noise;
+    return moved(k) <= 0.9 * moved(k - 1) + noise / steps[k].step && bend(k) <= bend(k - 1) / 1.6 + noise;
   }
 
   /// The one-sided slopes differ by j + h f'' + O(h^3): the first term stays as h shrinks.
@@ -88,7 +101,7 @@ struct Table {
 };
 
 bool narrow(const Derivative& d, const Claim& claim) {
-  return d.bar <= std::max(claim.wanted, 1e-5 * std::abs(d.numeric));
+  return d.bar <= std::max(claim.wanted, claim.relative * std::abs(d.numeric));
 }
 bool tolerable(const Derivative& d, const Claim& claim) {
   return d.bar <= std::max(claim.tolerated, 1e-4 * std::abs(d.numeric));

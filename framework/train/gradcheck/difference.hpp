@@ -47,8 +47,9 @@ Pair<double> measure_noise(const Line& f, double scale, const Pair<Projected>& m
 /// A derivative that somebody claims.
 struct Claim {
   double analytic = 0;
-  double wanted = 0;     // a bar as narrow as this ends the search, and so does a hundred thousandth of the derivative
-  double tolerated = 0;  // with a bar wider than this, and than a ten thousandth, nothing can be said
+  double wanted = 0;       // a bar as narrow as this ends the search,
+  double relative = 1e-5;  // and so does this part of the derivative
+  double tolerated = 0;    // with a bar wider than this and than a ten thousandth nothing can be said
 };
 
 struct Derivative {
