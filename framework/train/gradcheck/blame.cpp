@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <xtape/framework/train/gradcheck/argument_names.hpp>
+#include <xtape/framework/train/gradcheck/directions.hpp>
 #include <xtape/framework/train/gradcheck/own_backward.hpp>
 
 namespace xtape::detail {
@@ -36,12 +37,6 @@ bool is_worse(const Judged& a, const Judged& b) {
     return std::array{severity(j.reason), -static_cast<double>(j.probe.end - j.probe.begin), j.ratio};
   };
   return rank(a) > rank(b);
-}
-
-Shape place_of(std::size_t k, const Shape& shape) {
-  Shape place = shape;
-  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
-  return place;
 }
 
 /// The search for wrong gradients in one function's record.
@@ -99,14 +94,13 @@ Judged Search::judge(Probe& probe) {
   const Middle middle{probe.op->at, measure_noise(f, 1, probe.op->at)};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
-    double sum = 0, squares = 0;
+    Sum sum{.count = probe.end - probe.begin};
     for (std::size_t i = probe.begin; i < probe.end; ++i) {
       const double u = replay_->direction(probe, i), part = u == 0 ? 0 : u * probe.input->gradient[p][i];
-      sum += part, squares += part * part;
+      sum.sum += part, sum.squares += part * part;
     }
-    // The derivative is by a move of the input's own size, so the output's own size measures it, too.
-    const double usual = std::sqrt(squares), least = 1e-9 * middle.at[p].magnitude;
-    claims[p] = {sum, std::max(1e-6 * usual, least), std::max(1e-3 * usual, 100 * least)};
+    claims[p] = sum.claim(middle.at[p]);
+    claims[p].wanted = std::max(claims[p].wanted, 1e-10 * middle.at[p].magnitude);  // many gradients are 0 by right
   }
   const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
   const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);

@@ -5,11 +5,12 @@
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
+#include <xtape/framework/train/gradcheck/checked.hpp>
 
 namespace xtape::detail {
 namespace {
 
-constexpr std::uint64_t weight_stream = 1 << 22, direction_stream = 1 << 23;
+constexpr std::uint64_t weight_stream = 5 << 20, direction_stream = 6 << 20;
 
 /// False if a scope took it.
 bool is_alive(const Tape<double>& tape, Var<double> x) {
@@ -75,11 +76,7 @@ Record::Record(const Given& given, std::uint64_t seed) {
     ops.push_back(std::move(op));
   }
   std::sort(ops.begin(), ops.end(), [](const RecordedOp& a, const RecordedOp& b) { return a.opened < b.opened; });
-  for (std::size_t p = 0; p < projections; ++p) {
-    Rng rng(seed, (weight_stream + p) << 40);
-    weights_[p].resize(largest);
-    std::generate(weights_[p].begin(), weights_[p].end(), [&] { return rng.normal(); });
-  }
+  for (std::size_t p = 0; p < projections; ++p) weights_[p] = normal_values(largest, seed, weight_stream + p);
   for (RecordedOp& op : ops) op.at = project(op.outputs);
   for (std::size_t place = 0; place < tape.size(); ++place) numbers_ += static_cast<double>(tape.at(place).size());
 }
@@ -112,9 +109,7 @@ Replay::Replay(const Given& given, const Record& record, std::uint64_t seed) : g
     for (const OpInput& input : op.inputs) {
       const double* x = input.x.data();
       const std::size_t n = input.x.size();
-      double squares = 0;
-      for (std::size_t i = 0; i < n; ++i) squares += x[i] * x[i];
-      typical_[&input] = std::sqrt(squares / static_cast<double>(n));
+      typical_[&input] = root_mean_square({x, x + n});
       largest = std::max(largest, n);
     }
   for (std::size_t d = 0; d < directions; ++d) {
@@ -131,7 +126,7 @@ double Replay::direction(const Probe& probe, std::size_t i) const {
   const bool alone = probe.end - probe.begin == 1;
   if (!alone && !std::isfinite(input.gradient[0][i] + input.gradient[1][i])) return 0;
   const double scale = std::max(std::abs(input.x.data()[i]), 0.1 * typical_.at(&input));
-  return random_[probe.direction][i] * (scale > 0 ? scale : 1);
+  return random_[probe.direction][i] * (scale > 0 && std::isfinite(scale) ? scale : 1);
 }
 
 void Replay::run(const std::vector<Probe*>& probes, double t) {
