@@ -8,6 +8,7 @@
 
 #include <xtape/framework/train/gradcheck/argument_names.hpp>
 #include <xtape/framework/train/gradcheck/directions.hpp>
+#include <xtape/framework/train/gradcheck/hidden_inputs.hpp>
 #include <xtape/framework/train/gradcheck/own_backward.hpp>
 
 namespace xtape::detail {
@@ -47,6 +48,7 @@ class Search {
       for (const Suspect& suspect : run_own_backward(record_, op, seed)) suspects_.push_back(suspect);
     replay_.emplace(given, record_, seed);
   }
+  Record& record() { return record_; }
   const Record& record() const { return record_; }
   /// The element that speaks most against each input whose gradient is wrong, in the order of recording.
   std::vector<Judged> wrong_elements();
@@ -192,17 +194,51 @@ CheckedElement Search::element(const Judged& judged) const {
           .bar = judged.numeric.bar / std::abs(u)};
 }
 
-/// "k", or "weight (blocks.1.linear1.weight)" where the input has a name of its own.
-std::string name_of(const OpInput& input, const RecordedOp& op, const Record& record,
-                    const ParameterList<double>& parameters) {
-  std::string name;
-  for (const std::size_t argument : input.arguments)
-    name += (name.empty() ? "" : " and ") + argument_name(op.outputs[0].op(), argument, op.input_count);
+/// " (input 0)" or " (blocks.1.linear1.weight)" for a memory that has a name of its own, else "".
+std::string own_name(const double* data, const Record& record, const ParameterList<double>& parameters) {
   for (std::size_t i = 0; i < record.inputs.size(); ++i)
-    if (record.inputs[i].data() == input.x.data()) return fmt::format("{} (input {})", name, i);
-  for (const auto& [of_model, parameter] : parameters)
-    if (parameter.data() == input.x.data()) return fmt::format("{} ({})", name, of_model);
-  return name;
+    if (record.inputs[i].data() == data) return fmt::format(" (input {})", i);
+  for (const auto& [name, parameter] : parameters)
+    if (parameter.data() == data) return fmt::format(" ({})", name);
+  return {};
+}
+
+Blame blame_on(const Judged& wrong, const Search& search, const ParameterList<double>& parameters) {
+  const RecordedOp& op = *wrong.probe.op;
+  const OpInput& input = *wrong.probe.input;
+  std::string argument;
+  for (const std::size_t i : input.arguments)
+    argument += (argument.empty() ? "" : " and ") + argument_name(op.outputs[0].op(), i, op.input_count);
+  const auto is_zero = [](const std::vector<double>& g) {
+    return std::all_of(g.begin(), g.end(), [](double x) { return x == 0; });
+  };
+  const bool none = wrong.reason == Reason::mismatch && is_zero(input.gradient[0]) && is_zero(input.gradient[1]);
+  return {.layer = op.outputs[0].layer(),
+          .op = op.outputs[0].op(),
+          .argument = argument + own_name(input.x.data(), search.record(), parameters),
+          .reason = none ? Reason::no_gradient : wrong.reason,
+          .worst = search.element(wrong)};
+}
+
+Blame blame_on(const HiddenInput& hidden, const Record& record, const ParameterList<double>& parameters) {
+  const bool on_tape = hidden.parameter >= parameters.size();
+  std::string name =
+      own_name(on_tape ? hidden.memory.data() : parameters[hidden.parameter].parameter.data(), record, parameters);
+  if (name.empty()) name = fmt::format(" (made by {})", hidden.memory.op());
+  return {.layer = hidden.op->outputs[0].layer(),
+          .op = hidden.op->outputs[0].op(),
+          .argument = "that is not among its inputs" + name,
+          .reason = Reason::no_gradient,
+          .worst = hidden.evidence};
+}
+
+Blame blame_on(const OutsideValue& outside) {
+  const std::string before = outside.after ? fmt::format("{}, and then ", outside.after->op()) : "";
+  return {.layer = outside.value.layer(),
+          .op = before + "a value made outside the tape's ops",
+          .argument = "",
+          .reason = Reason::no_gradient,
+          .worst = outside.evidence};
 }
 
 }  // namespace
@@ -210,22 +246,17 @@ std::string name_of(const OpInput& input, const RecordedOp& op, const Record& re
 std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
                               const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
                               std::uint64_t seed) {
-  Search search({f, shapes, values}, seed);
+  const Given given{f, shapes, values};
+  Search search(given, seed);
   std::vector<Blame> blame;
-  for (const Judged& wrong : search.wrong_elements()) {
-    if (blame.size() == most_blamed) break;
-    const RecordedOp& op = *wrong.probe.op;
-    const OpInput& input = *wrong.probe.input;
-    const auto is_zero = [](const std::vector<double>& g) {
-      return std::all_of(g.begin(), g.end(), [](double x) { return x == 0; });
-    };
-    const bool none = wrong.reason == Reason::mismatch && is_zero(input.gradient[0]) && is_zero(input.gradient[1]);
-    blame.push_back({.layer = op.outputs[0].layer(),
-                     .op = op.outputs[0].op(),
-                     .argument = name_of(input, op, search.record(), parameters),
-                     .reason = none ? Reason::no_gradient : wrong.reason,
-                     .worst = search.element(wrong)});
+  for (const Judged& wrong : search.wrong_elements()) blame.push_back(blame_on(wrong, search, parameters));
+  if (blame.empty()) {  // no callback is wrong, but some may not be told of all that their op reads
+    for (const auto& hidden : find_hidden_inputs(given, search.record(), parameters))
+      blame.push_back(blame_on(hidden, search.record(), parameters));
+    for (const auto& outside : find_outside_values(given, search.record(), parameters))
+      blame.push_back(blame_on(outside));
   }
+  if (blame.size() > most_blamed) blame.resize(most_blamed);
   return blame;
 }
 
