@@ -199,7 +199,7 @@ TEST(Gradcheck, TheReportReadsAsATable) {
       check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
   const std::string text = to_string(report);
   for (const char* part :
-       {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "12"})
+       {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "ratio", "12"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 

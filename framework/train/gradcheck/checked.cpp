@@ -16,14 +16,16 @@ bool same_bits(const double* a, const double* b, std::size_t count) {
   return count == 0 || std::memcmp(a, b, count * sizeof(double)) == 0;
 }
 
-/// Sum of y w. Compensated summation (Neumaier 1974): differences of such sums are taken.
-Projected project_on(const std::vector<double>& w, const double* y) {
+/// Sum of (y - before) w; outputs that are the same bit for bit carry no rounding errors. Compensated summation
+/// (Neumaier 1974): differences of such sums are taken.
+Projected project_on(const std::vector<double>& w, const double* y, const std::vector<double>& before) {
   double sum = 0, lost = 0, magnitude = 0;
   for (std::size_t k = 0; k < w.size(); ++k) {
-    const double term = y[k] * w[k], next = sum + term;
+    if (same_bits(y + k, &before[k], 1)) continue;
+    const double term = (y[k] - before[k]) * w[k], next = sum + term;
     lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
     sum = next;
-    magnitude += std::abs(term);
+    magnitude += std::max(std::abs(y[k]), std::abs(before[k])) * std::abs(w[k]);
   }
   return {sum + lost, magnitude};
 }
@@ -94,7 +96,14 @@ void Checked::forward(bool requires_grad) {
 Pair<Projected> Checked::project() {
   const auto guard = tape_.no_grad();
   forward(false);
-  return {project_on(weights_[0], output_.data()), project_on(weights_[1], output_.data())};
+  if (!middle_) middle_.emplace(output_.data(), output_.data() + output_.size());
+  return {project_on(weights_[0], output_.data(), *middle_), project_on(weights_[1], output_.data(), *middle_)};
+}
+
+double Checked::magnitude(std::size_t p) const {
+  double magnitude = 0;
+  for (std::size_t k = 0; k < middle_->size(); ++k) magnitude += std::abs((*middle_)[k] * weights_[p][k]);
+  return magnitude;
 }
 
 void Checked::begin_backward() {

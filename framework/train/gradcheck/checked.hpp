@@ -38,8 +38,10 @@ class Checked {
   const double* data(std::size_t i) const { return is_input(i) ? values_[i].data() : parameter(i).data(); }
   double* write(std::size_t i) { return is_input(i) ? values_[i].data() : parameter(i).write_data(); }
 
-  /// Both projections of the output.
+  /// Both projections of what the output differs by from that of the first call, which is the middle.
   Pair<Projected> project();
+  /// Sum of |y w| in the middle; not finite if the output is not.
+  double magnitude(std::size_t p) const;
   /// Runs forward and backward of projection p. Gradients stand on what was there: prefill(i, data) fills them before.
   /// False if the output requires no gradient.
   template <class Prefill>
@@ -77,7 +79,8 @@ class Checked {
   std::vector<Var<double>> inputs_;
   Var<double> output_;
   std::optional<Shape> output_shape_;
-  Pair<std::vector<double>> weights_;  // of the projections
+  std::optional<std::vector<double>> middle_;  // the output
+  Pair<std::vector<double>> weights_;          // of the projections
   std::uint64_t seed_;
 };
 

@@ -88,12 +88,18 @@ std::vector<Claimed::Objection> Claimed::objections(Checked& checked) const {
   return result;
 }
 
-std::optional<Middle> middle_of(Checked& checked) {
-  const Pair<Projected> at = checked.project(), again = checked.project();
+Outset outset_of(Checked& checked) {
+  checked.project();
+  const Pair<Projected> again = checked.project();
   for (std::size_t p = 0; p < projections; ++p)
-    if (!same_bits(at[p].value, again[p].value)) return std::nullopt;
+    if (again[p].magnitude != 0) return {.reason = Reason::non_deterministic, .note = "two runs of forward differ"};
+  Outset result;
   const auto directions = random_directions(checked, noise_direction);
-  return Middle{at, measure_noise(along_all(checked, directions), 1, at)};
+  result.middle.noise = measure_noise(along_all(checked, directions), 1, {});
+  for (std::size_t p = 0; p < projections; ++p) result.middle.at[p].magnitude = checked.magnitude(p);
+  if (!std::isfinite(result.middle.at[0].magnitude))
+    result.reason = Reason::non_finite, result.note = "the output is not finite";
+  return result;
 }
 
 }  // namespace xtape::detail

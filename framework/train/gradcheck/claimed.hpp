@@ -20,7 +20,12 @@ struct Claimed {
   std::vector<Objection> objections(Checked& checked) const;
 };
 
-/// The values at the middle and their noise; empty if two runs differ.
-std::optional<Middle> middle_of(Checked& checked);
+/// What forward gives where the check begins: not ok if two runs differ or are not finite.
+struct Outset {
+  Reason reason = Reason::ok;
+  std::string note = {};
+  Middle middle = {};
+};
+Outset outset_of(Checked& checked);
 
 }  // namespace xtape::detail

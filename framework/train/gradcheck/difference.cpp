@@ -12,6 +12,8 @@ constexpr double safety = 4;
 
 /// The least that rounding does to a value of f.
 double rounding(const Projected& f) { return 4 * epsilon * f.magnitude; }
+/// Changes of f that are smaller than this part of a unit in the last place of all of it are not looked at.
+constexpr double resolution = 1e-3;
 
 /// Differences of one projection over one step.
 struct Sides {
@@ -25,11 +27,12 @@ Pair<Sides> sides(const Line& f, double step, const Middle& middle) {
   Pair<Sides> result;
   for (std::size_t p = 0; p < projections; ++p) {
     const double at = middle.at[p].value;
-    result[p] = {.step = (up - down) / 2,
-                 .central = (high[p].value - low[p].value) / (up - down),
-                 .above = (high[p].value - at) / up,
-                 .below = (low[p].value - at) / down,
-                 .noise = std::max({middle.noise[p], rounding(high[p]), rounding(low[p])})};
+    result[p] = {
+        .step = (up - down) / 2,
+        .central = (high[p].value - low[p].value) / (up - down),
+        .above = (high[p].value - at) / up,
+        .below = (low[p].value - at) / down,
+        .noise = std::max({middle.noise[p], rounding(high[p]), rounding(low[p]), resolution * rounding(middle.at[p])})};
   }
   return result;
 }
@@ -149,8 +152,23 @@ struct Search {
     if (tolerable(d, claim) && !d.allows(claim.analytic)) return true;
     if (d.bar < smooth.bar) smooth = d;
     if (tolerable(d, claim)) kinked = {};
-    done = settled(smooth, claim);
+    if (kinked.kink) choose_side(d);
+    done = done || settled(smooth, claim);
     return false;
+  }
+  /// There is no kink within these narrow steps after all, but rounding leaves their derivative a wide bar. If only one
+  /// of the slopes beside the kink lies in it, that slope is meant.
+  void choose_side(const Derivative& d) {
+    const auto fits = [&](double slope) { return std::abs(slope - d.numeric) <= d.bar + kinked.slack; };
+    if (d.bar > 0.25 * std::abs(kinked.above - kinked.below) || fits(kinked.above) == fits(kinked.below)) return;
+    const Derivative side{.numeric = fits(kinked.above) ? kinked.above : kinked.below,
+                          .bar = kinked.slack,
+                          .noise = kinked.noise,
+                          .step = kinked.step};
+    if (!tolerable(side, claim)) return;
+    smooth = side;
+    kinked = {};
+    done = true;
   }
   /// A table refuted the claim; this is what another one says.
   void confirm(const Derivative& refuting, const Derivative& other) {
@@ -192,14 +210,24 @@ Reason judge(const Derivative& derivative, const Claim& claim) {
 }
 
 Pair<double> measure_noise(const Line& f, double scale, const Pair<Projected>& middle) {
-  Pair<double> noise = {rounding(middle[0]), rounding(middle[1])};
-  for (const double move : {32 * epsilon, 1e-12, 1e-10}) {
+  const auto second_differences = [&](double move) {
     double up = 0, down = 0;
     const Pair<Projected> high = f(move * scale, up), low = f(-move * scale, down);
-    for (std::size_t p = 0; p < projections; ++p) {
-      const double second = std::abs((high[p].value - middle[p].value) + (low[p].value - middle[p].value));
-      if (std::isfinite(second)) noise[p] = std::max(noise[p], second);
-    }
+    Pair<double> result;
+    for (std::size_t p = 0; p < projections; ++p)
+      result[p] = (high[p].value - middle[p].value) + (low[p].value - middle[p].value);
+    return result;
+  };
+  const auto shortest = second_differences(32 * epsilon);
+  // What is rounded to coarse units on its way shows only in longer moves m. There the terms in m of a kink, and in m^2
+  // of curvature, are extrapolated away.
+  const auto wide = second_differences(1e-10), half = second_differences(0.5e-10),
+             quarter = second_differences(0.25e-10);
+  Pair<double> noise;
+  for (std::size_t p = 0; p < projections; ++p) {
+    noise[p] = rounding(middle[p]);
+    for (const double found : {std::abs(shortest[p]), std::abs(wide[p] - 6 * half[p] + 8 * quarter[p]) / 8})
+      if (std::isfinite(found)) noise[p] = std::max(noise[p], found);
   }
   return noise;
 }
@@ -220,7 +248,7 @@ Pair<Derivative> first_difference(const Line& f, double h, const Middle& middle)
 
 Differentiated differentiate(const Line& f, double h, const Middle& middle, const Pair<Claim>& claims) {
   constexpr double wide = 100, narrower = 8;
-  constexpr int rungs = 9, rungs_up = 6;
+  constexpr int rungs = 9, rungs_at_kinks = 12, rungs_up = 6;
   const auto first = first_difference(f, h, middle);
   Pair<Search> searches = {Search{claims[0]}, Search{claims[1]}};
   bool noisy = true;
@@ -240,7 +268,9 @@ Differentiated differentiate(const Line& f, double h, const Middle& middle, cons
     if (!all([](const Search& s) { return s.done || s.noisy; })) break;
     search_at(f, step *= narrower, middle, claims, searches);
   }
-  for (int rung = 1; rung < rungs && !all([](const Search& s) { return s.exhausted(narrower); }); ++rung)
+  const auto exhausted = [](const Search& s) { return s.exhausted(narrower); };
+  const auto smooth = [](const Search& s) { return s.done || !s.kinked.kink; };
+  for (int rung = 1; rung < rungs_at_kinks && !all(exhausted) && (rung < rungs || !all(smooth)); ++rung)
     search_at(f, step = wide * h / std::pow(narrower, rung), middle, claims, searches);
 
   Differentiated result{.of = first, .next_step = noisy ? 4 * h : step / wide};

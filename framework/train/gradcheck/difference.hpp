@@ -26,7 +26,8 @@ inline constexpr std::size_t projections = 2;
 template <class X>
 using Pair = std::array<X, projections>;
 
-/// A projection of the output: sum of y w, and of |y w|, the scale of rounding errors.
+/// A projection of the output: sum of y w, or of its change, and sum of |y w| over what is rounded anew, the scale of
+/// rounding errors.
 struct Projected {
   double value = 0, magnitude = 0;
 };
@@ -40,16 +41,16 @@ struct Middle {
   Pair<double> noise = {};  // what rounding does to a value
 };
 
-/// What rounding does to f, measured: second differences over moves of t from few units in the last place of `scale` up
-/// to 1e-10 of it, too short for curvature. Six calls. `scale` is what t is to be compared with.
+/// What rounding does to f, measured: second differences over moves of t of few units in the last place of `scale` and
+/// of 1e-10 of it. Eight calls. `scale` is what t is to be compared with.
 Pair<double> measure_noise(const Line& f, double scale, const Pair<Projected>& middle);
 
 /// A derivative that somebody claims.
 struct Claim {
   double analytic = 0;
-  double wanted = 0;       // a bar as narrow as this ends the search,
-  double relative = 1e-5;  // and so does this part of the derivative
-  double tolerated = 0;    // with a bar wider than this and than a ten thousandth nothing can be said
+  double wanted = 0;       // a bar as narrow as this ends the search
+  double tolerated = 0;    // with a bar wider than this, and than a ten thousandth of the derivative, nothing is said
+  double relative = 1e-5;  // a bar as narrow as this part of the derivative ends the search as well
 };
 
 struct Derivative {

@@ -65,13 +65,13 @@ void Sum::add(const std::vector<double>& gradient, const std::vector<double>& di
 }
 
 Claim Sum::claim(const Projected& middle) const {
-  const double all = std::sqrt(squares), size = std::max(all, 1e-6 * middle.magnitude);
+  const double all = std::sqrt(squares), size = std::max(all, 1e-5 * middle.magnitude);
   // A thousandth of one element is ten bars.
   const double relative = std::min(1e-5, 1e-4 / std::sqrt(static_cast<double>(count)));
   return {.analytic = sum,
-          .wanted = std::max(relative * all, 1e-11 * middle.magnitude),
-          .relative = relative,
-          .tolerated = 1e-4 * size};
+          .wanted = std::max(relative * all, 1e-10 * middle.magnitude),
+          .tolerated = 1e-4 * size,
+          .relative = relative};
 }
 
 }  // namespace xtape::detail

@@ -33,11 +33,13 @@ inline constexpr bool takes_no_tape = []<std::size_t... N>(std::index_sequence<N
 template <class T, class F, std::size_t... I>
 FunctionOf<T> with_inputs(F& f, std::index_sequence<I...> inputs) {
   if constexpr (takes<T, F>(inputs)) {
-    return [&f](Tape<T>&, std::span<const Var<T>> x) -> Var<T> { return f(Var<T>(x[I])...); };
+    return [&f](Tape<T>&, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> { return f(Var<T>(x[I])...); };
   } else {
     if constexpr (!takes_no_tape<T, F>) {
       if constexpr (takes<T, F, Tape<T>&>(inputs))
-        return [&f](Tape<T>& tape, std::span<const Var<T>> x) -> Var<T> { return f(tape, Var<T>(x[I])...); };
+        return [&f](Tape<T>& tape, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> {
+          return f(tape, Var<T>(x[I])...);
+        };
     }
     return {};
   }

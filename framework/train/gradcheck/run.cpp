@@ -1,5 +1,8 @@
 #include <xtape/framework/train/gradcheck/run.hpp>
 
+#include <algorithm>
+
+#include <xtape/framework/train/gradcheck/blame.hpp>
 #include <xtape/framework/train/gradcheck/claimed.hpp>
 #include <xtape/framework/train/gradcheck/directions.hpp>
 #include <xtape/framework/train/gradcheck/tensor.hpp>
@@ -7,23 +10,21 @@
 namespace xtape::detail {
 namespace {
 
-constexpr const char* forward_differs = "two runs of forward differ";
-
 void check_elements(Checked& checked, const Settings& settings, GradcheckReport& report) {
   const Claimed claimed(checked);
   const auto objections = claimed.objections(checked);
   checked.check_parameters();
-  const auto middle = middle_of(checked);
+  const Outset outset = outset_of(checked);
   for (std::size_t i = 0; i < checked.count(); ++i) {
     TensorReport& tensor = report.tensors.emplace_back();
     tensor.name = checked.name(i);
     tensor.shape = checked.shape(i);
-    if (!middle) {
-      tensor.reason = Reason::non_deterministic;
-      tensor.note = forward_differs;
+    if (outset.reason != Reason::ok) {
+      tensor.reason = outset.reason;
+      tensor.note = outset.note;
       continue;
     }
-    check_tensor(checked, i, claimed.gradients[i], *middle, {settings.samples, settings.directions}, tensor);
+    check_tensor(checked, i, claimed.gradients[i], outset.middle, {settings.samples, settings.directions}, tensor);
     if (objections[i].reason <= tensor.reason) continue;
     tensor.reason = objections[i].reason;
     tensor.worst = objections[i].where;
@@ -36,21 +37,23 @@ void check_elements(Checked& checked, const Settings& settings, GradcheckReport&
 void check_directions(Checked& checked, const Settings& settings, GradcheckReport& report) {
   const Claimed claimed(checked);
   checked.check_parameters();
-  const auto middle = middle_of(checked);
+  const Outset outset = outset_of(checked);
   TensorReport all{.name = "all inputs and parameters"};
-  if (!middle) all.reason = Reason::non_deterministic, all.note = forward_differs;
+  all.reason = outset.reason;
+  all.note = outset.note;
   std::size_t numbers = 0;
   for (std::size_t i = 0; i < checked.count(); ++i) numbers += checked.size(i);
   all.shape = {numbers};
-  for (; middle && all.directions < settings.directions; ++all.directions) {
+  const bool begun = outset.reason == Reason::ok;
+  for (; begun && all.directions < settings.directions; ++all.directions) {
     const auto directions = random_directions(checked, all.directions);
     Pair<Claim> claims;
     for (std::size_t p = 0; p < projections; ++p) {
       Sum sum;
       for (std::size_t i = 0; i < checked.count(); ++i) sum.add(claimed.gradients[i][p], directions[i]);
-      claims[p] = sum.claim(middle->at[p]);
+      claims[p] = sum.claim(outset.middle.at[p]);
     }
-    const auto found = differentiate(along_all(checked, directions), 1e-3, *middle, claims);
+    const auto found = differentiate(along_all(checked, directions), 1e-3, outset.middle, claims);
     for (std::size_t p = 0; p < projections; ++p) {
       const Derivative& d = found.of[p];
       const CheckedElement here{.analytic = claims[p].analytic, .numeric = d.numeric, .step = d.step, .bar = d.bar};
@@ -61,9 +64,10 @@ void check_directions(Checked& checked, const Settings& settings, GradcheckRepor
     }
   }
   report.tensors.push_back(all);
-  for (std::size_t i = 0; middle && all.reason > Reason::inconclusive && i < checked.count(); ++i) {
+  for (std::size_t i = 0; begun && all.reason > Reason::inconclusive && i < checked.count(); ++i) {
     TensorReport tensor{.name = checked.name(i), .shape = checked.shape(i)};
-    check_tensor(checked, i, claimed.gradients[i], *middle, {.samples = 1, .directions = settings.directions}, tensor);
+    check_tensor(checked, i, claimed.gradients[i], outset.middle, {.samples = 1, .directions = settings.directions},
+                 tensor);
     if (tensor.reason > Reason::inconclusive) report.tensors.push_back(tensor);
   }
   checked.check_parameters();
@@ -96,6 +100,20 @@ GradcheckReport guarded(const Subject& subject, const Settings& settings, Check 
   return report;
 }
 
+/// A failing report with the ops whose backward is wrong. They are sought only in what is a function: if runs of
+/// forward differ, or change what they should not, an op tried alone says nothing.
+GradcheckReport with_blame(GradcheckReport report, const Subject& subject, const Settings& settings) {
+  const auto tried = [](const TensorReport& t) { return t.checked > 0 || t.directions > 0; };
+  const bool a_function = report.problem.empty() && std::any_of(report.tensors.begin(), report.tensors.end(), tried);
+  if (report || !settings.blame || !a_function) return report;
+  try {
+    report.blame = find_blame(subject.f, subject.shapes, subject.values, subject.parameters, settings.seed);
+  } catch (const std::exception& error) {
+    report.problem = fmt::format("the function threw when its ops were tried one by one: {}", error.what());
+  }
+  return report;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> normal_inputs(const std::vector<Shape>& shapes, std::uint64_t seed) {
@@ -105,11 +123,11 @@ std::vector<std::vector<double>> normal_inputs(const std::vector<Shape>& shapes,
 }
 
 GradcheckReport run_gradcheck(const Subject& subject, const Settings& settings) {
-  return guarded(subject, settings, check_elements);
+  return with_blame(guarded(subject, settings, check_elements), subject, settings);
 }
 
 GradcheckReport run_gradcheck_directions(const Subject& subject, const Settings& settings) {
-  return guarded(subject, settings, check_directions);
+  return with_blame(guarded(subject, settings, check_directions), subject, settings);
 }
 
 }  // namespace xtape::detail

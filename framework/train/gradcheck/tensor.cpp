@@ -13,9 +13,9 @@ namespace {
 constexpr std::uint64_t sample_stream = 3 << 20;
 
 /// What a derivative is compared with, in the unit of one: the bar that is wanted is a hundred thousandth of `size`, or
-/// of a derivative that would change the function by a millionth over the scale of what it is a function of.
+/// of a derivative that would change the function by a hundred thousandth over the scale of what it is a function of.
 Claim claim(double analytic, double size, const Projected& middle, double scale) {
-  const double unit = std::max(size, 1e-6 * middle.magnitude / scale);
+  const double unit = std::max(size, 1e-5 * middle.magnitude / scale);
   return {.analytic = analytic, .wanted = 1e-5 * unit, .tolerated = 1e-4 * unit};
 }
 
