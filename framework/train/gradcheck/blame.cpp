@@ -93,7 +93,7 @@ Line Search::line(Probe& probe) {
 
 Judged Search::judge(Probe& probe) {
   const Line f = line(probe);
-  const Middle middle{probe.op->at, measure_noise(f, 1, probe.op->at)};
+  Middle middle{.at = {}, .noise = measure_noise(f, 1, {})};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
     Sum sum{.count = probe.end - probe.begin};
@@ -101,8 +101,8 @@ Judged Search::judge(Probe& probe) {
       const double u = replay_->direction(probe, i), part = u == 0 ? 0 : u * probe.input->gradient[p][i];
       sum.sum += part, sum.squares += part * part;
     }
+    middle.at[p].magnitude = probe.op->magnitude[p];
     claims[p] = sum.claim(middle.at[p]);
-    claims[p].wanted = std::max(claims[p].wanted, 1e-10 * middle.at[p].magnitude);  // many gradients are 0 by right
   }
   const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
   const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);

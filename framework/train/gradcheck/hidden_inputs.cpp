@@ -73,7 +73,7 @@ class HiddenReplay : TapeObserver<double> {
 
   struct Seen {
     bool changed = false;
-    Pair<Projected> at = {};
+    double change = 0;  // of a projection
   };
   /// What each op of the record made of it.
   std::vector<Seen> run(std::span<const Candidate> candidates, double t) {
@@ -113,7 +113,9 @@ class HiddenReplay : TapeObserver<double> {
     for (const Var<double> y : tape_.outputs(first))
       if (y.requires_grad()) outputs.push_back(y);
     if (outputs.size() != op.outputs.size()) return;
-    seen.at = record_.project(outputs);
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      if (outputs[k].shape() != op.outputs[k].shape()) return;
+    seen.change = record_.project(op, outputs)[0].value;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const double* recorded = op.outputs[k].data();
       const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
@@ -151,8 +153,7 @@ std::vector<HiddenInput> find_hidden_inputs(const Given& given, Record& record,
     for (std::size_t k = 0; k < high.size(); ++k) {
       if (!high[k].changed) continue;
       const RecordedOp& op = record.ops[k];
-      found.push_back({&op, c.x, c.parameter,
-                       evidence(low[k].at[0].value, op.at[0].value, high[k].at[0].value, op.at[0].magnitude)});
+      found.push_back({&op, c.x, c.parameter, evidence(low[k].change, 0, high[k].change, op.magnitude[0])});
     }
   }
   std::stable_sort(found.begin(), found.end(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
@@ -77,23 +78,29 @@ Record::Record(const Given& given, std::uint64_t seed) {
   }
   std::sort(ops.begin(), ops.end(), [](const RecordedOp& a, const RecordedOp& b) { return a.opened < b.opened; });
   for (std::size_t p = 0; p < projections; ++p) weights_[p] = normal_values(largest, seed, weight_stream + p);
-  for (RecordedOp& op : ops) op.at = project(op.outputs);
+  for (RecordedOp& op : ops)
+    for (std::size_t p = 0; p < projections; ++p) {
+      const double* w = weights(p);
+      for (const Var<double> y : op.outputs)
+        for (std::size_t k = 0, n = y.size(); k < n; ++k) op.magnitude[p] += std::abs(y.data()[k] * *w++);
+    }
   for (std::size_t place = 0; place < tape.size(); ++place) numbers_ += static_cast<double>(tape.at(place).size());
 }
 
-Pair<Projected> Record::project(const std::vector<Var<double>>& outputs) const {
+Pair<Projected> Record::project(const RecordedOp& op, const std::vector<Var<double>>& outputs) const {
   Pair<Projected> result;
   for (std::size_t p = 0; p < projections; ++p) {
     // Compensated summation (Neumaier 1974): differences of these sums are taken.
     double sum = 0, lost = 0, magnitude = 0;
     const double* w = weights(p);
-    for (const Var<double> y : outputs) {
-      const double* data = y.data();
-      for (std::size_t k = 0, n = y.size(); k < n; ++k) {
-        const double term = data[k] * *w++, next = sum + term;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const double *now = outputs[i].data(), *before = op.outputs[i].data();
+      for (std::size_t k = 0, n = outputs[i].size(); k < n; ++k, ++w) {
+        if (std::memcmp(now + k, before + k, sizeof(double)) == 0) continue;  // not rounded anew
+        const double term = (now[k] - before[k]) * *w, next = sum + term;
         lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
         sum = next;
-        magnitude += std::abs(term);
+        magnitude += std::max(std::abs(now[k]), std::abs(before[k])) * std::abs(*w);
       }
     }
     result[p] = {sum + lost, magnitude};
@@ -171,7 +178,7 @@ void Replay::closed(Var<double> first) {
   bool same = outputs.size() == probe.op->outputs.size();
   for (std::size_t k = 0; same && k < outputs.size(); ++k) same = outputs[k].shape() == probe.op->outputs[k].shape();
   if (!same) return;
-  probe.known[t_] = record_.project(outputs);
+  probe.known[t_] = record_.project(*probe.op, outputs);
   if (next_ == probes_.size()) throw Finished{};
   for (std::size_t k = 0; k < outputs.size(); ++k)
     std::copy_n(probe.op->outputs[k].data(), outputs[k].size(), outputs[k].data());
