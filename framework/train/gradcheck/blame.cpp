@@ -40,6 +40,11 @@ bool is_worse(const Judged& a, const Judged& b) {
   return rank(a) > rank(b);
 }
 
+/// Of its op among all, and of the argument.
+std::pair<std::size_t, std::size_t> order_of(const Judged& judged) {
+  return {judged.probe.op->opened, judged.probe.input->arguments[0]};
+}
+
 /// The search for wrong gradients in one function's record.
 class Search {
  public:
@@ -59,6 +64,7 @@ class Search {
   std::vector<Judged> confirmed_suspects();
   std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
   double numbers(std::size_t runs) const { return static_cast<double>(runs) * record_.numbers(); }
+  bool may_run_alone() const { return numbers(replay_->lone_runs()) < most_numbers_alone; }
   Line line(Probe& probe);
   Judged judge(Probe& probe);
   std::vector<Judged> judge_all(std::vector<Probe>& probes);
@@ -67,6 +73,7 @@ class Search {
   KeptParameterGradients kept_;
   std::optional<Replay> replay_;
   std::vector<Suspect> suspects_;
+  bool thorough_ = false;  // bars so narrow that one wrong element among many shows, whatever the op
 };
 
 /// The steps that a difference asks for.
@@ -103,9 +110,12 @@ Judged Search::judge(Probe& probe) {
     }
     middle.at[p].magnitude = probe.op->magnitude[p];
     claims[p] = sum.claim(middle.at[p]);
+    if (!thorough_) {
+      claims[p].relative = std::max(claims[p].relative, 1e-5);
+      claims[p].wanted = std::max(claims[p].wanted, 1e-5 * std::sqrt(sum.squares));
+    }
   }
-  const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
-  const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
+  const auto found = may_run_alone() ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
   Judged worst;
   for (std::size_t p = 0; p < projections; ++p) {
     const double error = std::abs(claims[p].analytic - found[p].numeric);
@@ -148,14 +158,15 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
       if (std::any_of(without.begin(), without.end(), is_found)) continue;
       for (std::size_t d = 0; d < Replay::directions; ++d) probes.push_back({&op, &input, d, 0, input.x.size()});
     }
-  std::map<const OpInput*, std::vector<Judged>> open;  // what is left to search of each input
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<Judged>> open;  // what is left to search of each input
   std::vector<Judged> found;
   for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
     if (numbers(replay_->runs()) > most_numbers) break;
     for (const Judged& judged : judge_all(probes))
-      if (judged.reason != Reason::ok) open[judged.probe.input].push_back(judged);
+      if (judged.reason == Reason::mismatch || (judged.reason != Reason::ok && may_run_alone()))
+        open[order_of(judged)].push_back(judged);
     probes.clear();
-    for (auto& [input, left] : open) {
+    for (auto& [order, left] : open) {
       std::sort(left.begin(), left.end(), [](const Judged& a, const Judged& b) { return is_worse(b, a); });
       while (!left.empty()) {
         const Judged worst = left.back();
@@ -179,8 +190,9 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
 std::vector<Judged> Search::wrong_elements() {
   std::vector<Judged> wrong = confirmed_suspects();
   for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
-  const auto place = [](const Judged& j) { return std::pair(j.probe.op->opened, j.probe.input->arguments[0]); };
-  std::sort(wrong.begin(), wrong.end(), [&](const Judged& a, const Judged& b) { return place(a) < place(b); });
+  thorough_ = wrong.empty();
+  if (thorough_) wrong = found_along_directions({});
+  std::sort(wrong.begin(), wrong.end(), [](const Judged& a, const Judged& b) { return order_of(a) < order_of(b); });
   return wrong;
 }
 
