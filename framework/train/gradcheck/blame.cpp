@@ -76,6 +76,17 @@ class Search {
   bool thorough_ = false;  // bars so narrow that one wrong element among many shows, whatever the op
 };
 
+/// Both have the noise of the whole, which is no less, but single elements.
+std::array<Probe, 2> halves(const Probe& whole) {
+  Probe first = whole, second = whole;
+  first.end = second.begin = whole.begin + (whole.end - whole.begin) / 2;
+  for (Probe* half : {&first, &second}) {
+    half->known.clear();
+    if (half->end - half->begin == 1) half->noise.reset();
+  }
+  return {first, second};
+}
+
 /// The steps that a difference asks for.
 std::vector<double> steps_of(const std::function<void(const Line&)>& difference) {
   std::vector<double> steps;
@@ -100,7 +111,8 @@ Line Search::line(Probe& probe) {
 
 Judged Search::judge(Probe& probe) {
   const Line f = line(probe);
-  Middle middle{.at = {}, .noise = measure_noise(f, 1, {})};
+  if (!probe.noise) probe.noise = measure_noise(f, 1, {});
+  Middle middle{.at = {}, .noise = *probe.noise};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
     Sum sum{.count = probe.end - probe.begin};
@@ -127,8 +139,15 @@ Judged Search::judge(Probe& probe) {
 }
 
 std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
-  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}), first_difference(f, step, {}); });
-  replay_->run_together(probes, steps);
+  static const auto steps_of_noise = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
+  static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
+  std::vector<Probe*> all, without_noise;
+  for (Probe& probe : probes) {
+    all.push_back(&probe);
+    if (!probe.noise) without_noise.push_back(&probe);
+  }
+  replay_->run_together(without_noise, steps_of_noise);
+  replay_->run_together(all, steps);
   std::vector<Judged> judged;
   for (Probe& probe : probes) judged.push_back(judge(probe));
   return judged;
@@ -155,27 +174,27 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
   for (const RecordedOp& op : record_.ops)
     for (const OpInput& input : op.inputs) {
       const auto is_found = [&](const Judged& judged) { return judged.probe.input == &input; };
-      if (std::any_of(without.begin(), without.end(), is_found)) continue;
-      for (std::size_t d = 0; d < Replay::directions; ++d) probes.push_back({&op, &input, d, 0, input.x.size()});
+      if (std::none_of(without.begin(), without.end(), is_found)) probes.push_back({&op, &input, 0, 0, input.x.size()});
     }
+  auto judged = judge_all(probes);
+  for (Probe& probe : probes) ++probe.direction, probe.known.clear();
+  for (const Judged& along_other : judge_all(probes)) judged.push_back(along_other);
+
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Judged>> open;  // what is left to search of each input
-  std::vector<Judged> found;
-  for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
-    if (numbers(replay_->runs()) > most_numbers) break;
-    for (const Judged& judged : judge_all(probes))
-      if (judged.reason == Reason::mismatch || (judged.reason != Reason::ok && may_run_alone()))
-        open[order_of(judged)].push_back(judged);
+  std::vector<Judged> found, halved;
+  for (std::size_t round = 0; round < most_halvings; ++round) {
+    for (const Judged& j : judged)
+      if (j.reason == Reason::mismatch || (j.reason != Reason::ok && may_run_alone())) open[order_of(j)].push_back(j);
     probes.clear();
+    halved.clear();
     for (auto& [order, left] : open) {
       std::sort(left.begin(), left.end(), [](const Judged& a, const Judged& b) { return is_worse(b, a); });
       while (!left.empty()) {
         const Judged worst = left.back();
         left.pop_back();
-        const auto [op, of, direction, begin, end, known] = worst.probe;
-        if (end - begin > 1) {
-          const std::size_t middle = begin + (end - begin) / 2;
-          probes.push_back({op, of, direction, begin, middle});
-          probes.push_back({op, of, direction, middle, end});
+        if (worst.probe.end - worst.probe.begin > 1) {
+          for (Probe& half : halves(worst.probe)) probes.push_back(half);
+          halved.push_back(worst);
           break;
         }
         if (worst.reason != Reason::mismatch) continue;
@@ -183,6 +202,13 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
         left.clear();
       }
     }
+    if (probes.empty()) break;
+    if (numbers(replay_->runs()) > most_numbers) {  // there is no time for single elements
+      for (const Judged& j : halved)
+        if (j.reason == Reason::mismatch && !j.numeric.kink) found.push_back(j);
+      break;
+    }
+    judged = judge_all(probes);
   }
   return found;
 }
@@ -198,7 +224,7 @@ std::vector<Judged> Search::wrong_elements() {
 
 CheckedElement Search::element(const Judged& judged) const {
   const std::size_t k = judged.probe.begin;
-  const double u = replay_->direction(judged.probe, k);
+  const double u = judged.probe.end - k == 1 ? replay_->direction(judged.probe, k) : 1;
   return {.place = place_of(k, judged.probe.input->x.shape()),
           .analytic = judged.analytic / u,
           .numeric = judged.numeric.numeric / u,
