@@ -70,6 +70,25 @@ struct GatedTanh {
   }
 };
 
+/// With a factor of dg forgotten.
+template <class T>
+Var<T> wrong_gated_tanh(Var<T> x, Var<T> g) {
+  Var<T> y = x.tape().output("gated_tanh", x.shape(), x, g);
+  xt::noalias(y.value()) = xt::tanh(x.value()) / (T(1) + xt::exp(-g.value()));
+  x.tape().on_backward(y, [=] {
+    if (x.requires_grad())
+      xt::noalias(x.grad()) += y.grad() * (T(1) - xt::square(xt::tanh(x.value()))) / (T(1) + xt::exp(-g.value()));
+    if (g.requires_grad()) xt::noalias(g.grad()) += y.grad() * y.value();
+  });
+  return y;
+}
+
+template <class T>
+struct WrongGatedTanh : GatedTanh<T> {
+  using GatedTanh<T>::GatedTanh;
+  Var<T> operator()(Var<T> x) const { return wrong_gated_tanh(this->filter(x), this->gate(x)); }
+};
+
 namespace {
 
 TEST(HowTo, TheOpIsRight) {
@@ -139,6 +158,22 @@ std::vector<std::string> code_of(const std::string& page) {
     blocks.push_back(page.substr(at, page.find("```", at) - at));
   }
   return blocks;
+}
+
+/// The text with numbers as # and without what aligns it.
+std::string without_numbers(const std::string& text) {
+  const std::string signs = std::regex_replace(text, std::regex(R"(-?[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?)"), "#");
+  return std::regex_replace(signs, std::regex(" +"), " ");
+}
+
+TEST(HowTo, ThePageShowsTheReportOfAWrongGradient) {
+  Rng rng(1);
+  const GradcheckReport report = gradcheck(WrongGatedTanh<double>(6, 4, rng), {{2, 3, 6}});
+  EXPECT_FALSE(report);
+  const std::string page = read("layers/README.md"), fence = "```text\n";
+  const std::size_t begin = page.find(fence) + fence.size();
+  EXPECT_EQ(without_numbers(page.substr(begin, page.find("```", begin) - begin)), without_numbers(to_string(report)))
+      << report;
 }
 
 TEST(HowTo, ThePageShowsTheCodeOfThisFile) {

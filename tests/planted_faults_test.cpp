@@ -149,7 +149,7 @@ void expect_found(const Place& place, std::size_t argument, Fault fault) {
     EXPECT_GT(changed[xt::xindex(worst.place.begin(), worst.place.end())], 10 * worst.bar) << report;
   }
   ASSERT_FALSE(report.blame.empty()) << report;
-  EXPECT_EQ(report.blame[0].op, place.op) << report;
+  for (const Blame& blame : report.blame) EXPECT_EQ(blame.op, place.op) << report;
 }
 
 // ---- what cannot be seen
@@ -203,12 +203,20 @@ TEST(PlantedFaults, ChangeNothingInFewPlacesAndThereForAReason) {
 }
 
 TEST(PlantedFaults, AreFoundNamedAndBlamed) {
-  for (const auto& [op, place] : places())
+#ifdef __SANITIZE_ADDRESS__
+  constexpr std::size_t stride = 5;  // memory errors are those of ops and checker, which others tests try as well
+#else
+  constexpr std::size_t stride = 1;
+#endif
+  std::size_t number = 0;
+  for (const auto& [op, place] : places()) {
+    if (number++ % stride != 0) continue;
     for (std::size_t argument = 0; argument < place.arguments; ++argument)
       for (const Fault fault : all_faults)
         if (std::find(place.invisible.begin(), place.invisible.end(), std::pair(argument, fault)) ==
             place.invisible.end())
           expect_found(place, argument, fault);
+  }
 }
 
 }  // namespace

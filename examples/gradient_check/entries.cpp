@@ -14,7 +14,8 @@ Checked check(const Function& f, Inputs inputs, ParameterList<double> parameters
   GradcheckOptions options;
   options.seed = settings.seed;
   options.parameters = std::move(parameters);
-  if (settings.samples > 0) options.samples = settings.samples;
+  options.samples = settings.samples;
+  options.directions = settings.directions;
   Checked checked;
   checked.report = gradcheck_at(watched, std::move(inputs), std::move(options));
   checked.planted = fault.times();

@@ -11,9 +11,10 @@
 namespace examples {
 
 struct CheckSettings {
-  std::uint64_t seed = 0;   // of inputs, parameters and projections
-  std::size_t samples = 0;  // elements of each tensor that are checked; 0: the checker's default
-  std::string broken_op;    // no fault if empty
+  std::uint64_t seed = 0;      // of inputs, parameters and projections
+  std::size_t samples = 0;     // elements of each tensor that are checked; 0: the checker's default
+  std::size_t directions = 2;  // random ones through each tensor of which only a sample is checked
+  std::string broken_op;       // no fault if empty
   Fault fault = Fault::factor;
 };
 

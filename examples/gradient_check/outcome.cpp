@@ -78,7 +78,7 @@ std::string fitted(const GradcheckReport& report, std::size_t page_width) {
       std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("reason "); });
   const auto end = head + std::min(lines.end() - head, 1 + static_cast<std::ptrdiff_t>(report.tensors.size()));
   const std::size_t cut = head == end ? 0 : head->find("worst at");
-  const bool wide = std::any_of(head, end, [](const auto& line) { return margin + line.size() > page_width; });
+  const bool wide = std::any_of(head, end, [&](const auto& line) { return margin + line.size() > page_width; });
   std::string result;
   for (auto line = lines.begin(); line != lines.end(); ++line) {
     if (line < head || line >= end)
