@@ -5,7 +5,7 @@
 #include <xtape/framework/train/gradcheck/argument_names.hpp>
 #include <xtape/framework/train/gradcheck/blame.hpp>
 
-#include "op_cases.hpp"
+#include "op_cases/table.hpp"
 #include "snake.hpp"
 
 namespace xtape::gradcheck_blame_test {
@@ -266,22 +266,13 @@ TEST(Blame, OfARightModelIsEmpty) {
   }
 }
 
-/// Inputs of a row of the table of ops, in its domain.
-std::vector<Numbers> values_of(const OpCase& c) {
-  std::vector<Numbers> values;
-  for (const Shape& shape : c.inputs) {
-    xt::xarray<double> x = random_array<double>(shape, values.size() + 1);
-    if (c.domain == Domain::positive) x = 0.5 + 2 / (1 + xt::exp(-x));
-    values.emplace_back(x.begin(), x.end());
-  }
-  return values;
-}
-
 TEST(Blame, OfEveryOpOfTheTableIsEmpty) {
   for (const OpCase& c : op_cases::table()) {
     SCOPED_TRACE(to_string(c));
     const auto f = [&](Tape64&, std::span<const Var64> x) { return c.op.in_double(x); };
-    const auto blame = detail::find_blame(f, c.inputs, values_of(c), {}, 1);
+    std::vector<Numbers> values;
+    for (const auto& x : op_cases::inputs_of(c, 1)) values.emplace_back(x.begin(), x.end());
+    const auto blame = detail::find_blame(f, c.inputs, values, {}, 1);
     EXPECT_TRUE(blame.empty()) << text(blame);
   }
 }

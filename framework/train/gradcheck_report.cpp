@@ -93,7 +93,7 @@ double CheckedElement::ratio() const {
 
 std::string to_string(const Blame& blame) {
   const std::string where = blame.layer.empty() ? "" : blame.layer + ": ";
-  return fmt::format("{}{}, argument {}", where, blame.op, blame.argument);
+  return where + blame.op + (blame.argument.empty() ? "" : ", argument " + blame.argument);
 }
 
 GradcheckReport::operator bool() const {

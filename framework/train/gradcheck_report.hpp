@@ -44,7 +44,7 @@ struct TensorReport {
 struct Blame {
   std::string layer = {};     // path of the layer that called it, "" outside of all
   std::string op = {};        // name of the op
-  std::string argument = {};  // which of its inputs got the wrong gradient
+  std::string argument = {};  // which of its inputs got the wrong gradient, "" if none did
   Reason reason = Reason::mismatch;
   CheckedElement worst = {};  // of that argument
 };

@@ -1,11 +1,14 @@
 #include <xtape/framework/train/gradcheck/blame.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include <xtape/framework/train/gradcheck/argument_names.hpp>
+#include <xtape/framework/train/gradcheck/directions.hpp>
+#include <xtape/framework/train/gradcheck/hidden_inputs.hpp>
 #include <xtape/framework/train/gradcheck/own_backward.hpp>
 
 namespace xtape::detail {
@@ -14,9 +17,10 @@ namespace {
 constexpr double step = 1e-3;  // of the first differences, in sizes of the elements that are moved
 constexpr std::size_t most_blamed = 16;
 constexpr std::size_t most_halvings = 64;  // of one input: enough for one wrong element and some kinks
-/// Numbers on the record times further runs that try one op alone; beyond it only differences that all ops share are
-/// taken.
-constexpr double most_numbers = 1e9;
+/// Numbers that may be computed by runs for one op alone, and by all runs. Beyond the first only differences that all
+/// ops share are taken, beyond the second none.
+constexpr double most_numbers_alone = 1e9, most_numbers = 4e9;
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// A probe with the difference that was found, of the projection that speaks more against the op.
 struct Judged {
@@ -27,27 +31,13 @@ struct Judged {
   Derivative numeric;
 };
 
-int severity(Reason reason) {
-  switch (reason) {
-    case Reason::ok:
-      return 0;
-    case Reason::kink:
-      return 1;
-    case Reason::mismatch:
-      return 3;
-    default:
-      return 2;
-  }
-}
+/// What speaks against an op; the first to be halved is the gravest, and of the grave ones the shortest.
+double severity(Reason reason) { return reason == Reason::mismatch ? 2 : reason == Reason::ok ? 0 : 1; }
 bool is_worse(const Judged& a, const Judged& b) {
-  const int of_a = severity(a.reason), of_b = severity(b.reason);
-  return of_a != of_b ? of_a > of_b : a.ratio > b.ratio;
-}
-
-Shape place_of(std::size_t k, const Shape& shape) {
-  Shape place = shape;
-  for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
-  return place;
+  const auto rank = [](const Judged& j) {
+    return std::array{severity(j.reason), -static_cast<double>(j.probe.end - j.probe.begin), j.ratio};
+  };
+  return rank(a) > rank(b);
 }
 
 /// The search for wrong gradients in one function's record.
@@ -58,6 +48,7 @@ class Search {
       for (const Suspect& suspect : run_own_backward(record_, op, seed)) suspects_.push_back(suspect);
     replay_.emplace(given, record_, seed);
   }
+  Record& record() { return record_; }
   const Record& record() const { return record_; }
   /// The element that speaks most against each input whose gradient is wrong, in the order of recording.
   std::vector<Judged> wrong_elements();
@@ -65,9 +56,9 @@ class Search {
   CheckedElement element(const Judged& judged) const;
 
  private:
-  void measure_noise_of_inputs();
   std::vector<Judged> confirmed_suspects();
   std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
+  double numbers(std::size_t runs) const { return static_cast<double>(runs) * record_.numbers(); }
   Line line(Probe& probe);
   Judged judge(Probe& probe);
   std::vector<Judged> judge_all(std::vector<Probe>& probes);
@@ -100,45 +91,33 @@ Line Search::line(Probe& probe) {
   };
 }
 
-void Search::measure_noise_of_inputs() {
-  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
-  std::vector<Probe> probes;
-  for (const RecordedOp& op : record_.ops)
-    for (const OpInput& input : op.inputs) probes.push_back({&op, &input, 0, 0, input.x.size()});
-  replay_->run_together(probes, steps);
-  std::size_t next = 0;
-  for (RecordedOp& op : record_.ops)
-    for (OpInput& input : op.inputs) input.noise = measure_noise(line(probes[next++]), 1, op.at);
-}
-
 Judged Search::judge(Probe& probe) {
-  const Middle middle{probe.op->at, probe.input->noise};
+  const Line f = line(probe);
+  Middle middle{.at = {}, .noise = measure_noise(f, 1, {})};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
-    double sum = 0, squares = 0;
+    Sum sum{.count = probe.end - probe.begin};
     for (std::size_t i = probe.begin; i < probe.end; ++i) {
       const double u = replay_->direction(probe, i), part = u == 0 ? 0 : u * probe.input->gradient[p][i];
-      sum += part, squares += part * part;
+      sum.sum += part, sum.squares += part * part;
     }
-    // The derivative is by a move of the input's own size, so the output's own size measures it, too.
-    const double usual = std::sqrt(squares), least = 1e-9 * middle.at[p].magnitude;
-    claims[p] = {sum, std::max(1e-6 * usual, least), std::max(1e-3 * usual, 100 * least)};
+    middle.at[p].magnitude = probe.op->magnitude[p];
+    claims[p] = sum.claim(middle.at[p]);
   }
-  const Line f = line(probe);
-  const bool alone = static_cast<double>(replay_->lone_runs()) * record_.numbers() < most_numbers;
+  const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
   const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
   Judged worst;
   for (std::size_t p = 0; p < projections; ++p) {
     const double error = std::abs(claims[p].analytic - found[p].numeric);
-    const Judged judged{probe, detail::judge(found[p], claims[p]), error > 0 ? error / found[p].bar : 0,
-                        claims[p].analytic, found[p]};
+    const double ratio = error > 0 && found[p].bar < infinity ? error / found[p].bar : 0;
+    const Judged judged{probe, detail::judge(found[p], claims[p]), ratio, claims[p].analytic, found[p]};
     if (p == 0 || is_worse(judged, worst)) worst = judged;
   }
   return worst;
 }
 
 std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
-  static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
+  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}), first_difference(f, step, {}); });
   replay_->run_together(probes, steps);
   std::vector<Judged> judged;
   for (Probe& probe : probes) judged.push_back(judge(probe));
@@ -172,6 +151,7 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
   std::map<const OpInput*, std::vector<Judged>> open;  // what is left to search of each input
   std::vector<Judged> found;
   for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
+    if (numbers(replay_->runs()) > most_numbers) break;
     for (const Judged& judged : judge_all(probes))
       if (judged.reason != Reason::ok) open[judged.probe.input].push_back(judged);
     probes.clear();
@@ -197,7 +177,6 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
 }
 
 std::vector<Judged> Search::wrong_elements() {
-  measure_noise_of_inputs();
   std::vector<Judged> wrong = confirmed_suspects();
   for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
   const auto place = [](const Judged& j) { return std::pair(j.probe.op->opened, j.probe.input->arguments[0]); };
@@ -215,17 +194,51 @@ CheckedElement Search::element(const Judged& judged) const {
           .bar = judged.numeric.bar / std::abs(u)};
 }
 
-/// "k", or "weight (blocks.1.linear1.weight)" where the input has a name of its own.
-std::string name_of(const OpInput& input, const RecordedOp& op, const Record& record,
-                    const ParameterList<double>& parameters) {
-  std::string name;
-  for (const std::size_t argument : input.arguments)
-    name += (name.empty() ? "" : " and ") + argument_name(op.outputs[0].op(), argument, op.input_count);
+/// " (input 0)" or " (blocks.1.linear1.weight)" for a memory that has a name of its own, else "".
+std::string own_name(const double* data, const Record& record, const ParameterList<double>& parameters) {
   for (std::size_t i = 0; i < record.inputs.size(); ++i)
-    if (record.inputs[i].data() == input.x.data()) return fmt::format("{} (input {})", name, i);
-  for (const auto& [of_model, parameter] : parameters)
-    if (parameter.data() == input.x.data()) return fmt::format("{} ({})", name, of_model);
-  return name;
+    if (record.inputs[i].data() == data) return fmt::format(" (input {})", i);
+  for (const auto& [name, parameter] : parameters)
+    if (parameter.data() == data) return fmt::format(" ({})", name);
+  return {};
+}
+
+Blame blame_on(const Judged& wrong, const Search& search, const ParameterList<double>& parameters) {
+  const RecordedOp& op = *wrong.probe.op;
+  const OpInput& input = *wrong.probe.input;
+  std::string argument;
+  for (const std::size_t i : input.arguments)
+    argument += (argument.empty() ? "" : " and ") + argument_name(op.outputs[0].op(), i, op.input_count);
+  const auto is_zero = [](const std::vector<double>& g) {
+    return std::all_of(g.begin(), g.end(), [](double x) { return x == 0; });
+  };
+  const bool none = wrong.reason == Reason::mismatch && is_zero(input.gradient[0]) && is_zero(input.gradient[1]);
+  return {.layer = op.outputs[0].layer(),
+          .op = op.outputs[0].op(),
+          .argument = argument + own_name(input.x.data(), search.record(), parameters),
+          .reason = none ? Reason::no_gradient : wrong.reason,
+          .worst = search.element(wrong)};
+}
+
+Blame blame_on(const HiddenInput& hidden, const Record& record, const ParameterList<double>& parameters) {
+  const bool on_tape = hidden.parameter >= parameters.size();
+  std::string name =
+      own_name(on_tape ? hidden.memory.data() : parameters[hidden.parameter].parameter.data(), record, parameters);
+  if (name.empty()) name = fmt::format(" (made by {})", hidden.memory.op());
+  return {.layer = hidden.op->outputs[0].layer(),
+          .op = hidden.op->outputs[0].op(),
+          .argument = "that is not among its inputs" + name,
+          .reason = Reason::no_gradient,
+          .worst = hidden.evidence};
+}
+
+Blame blame_on(const OutsideValue& outside) {
+  const std::string before = outside.after ? fmt::format("{}, and then ", outside.after->op()) : "";
+  return {.layer = outside.value.layer(),
+          .op = before + "a value made outside the tape's ops",
+          .argument = "",
+          .reason = Reason::no_gradient,
+          .worst = outside.evidence};
 }
 
 }  // namespace
@@ -233,22 +246,17 @@ std::string name_of(const OpInput& input, const RecordedOp& op, const Record& re
 std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
                               const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
                               std::uint64_t seed) {
-  Search search({f, shapes, values}, seed);
+  const Given given{f, shapes, values};
+  Search search(given, seed);
   std::vector<Blame> blame;
-  for (const Judged& wrong : search.wrong_elements()) {
-    if (blame.size() == most_blamed) break;
-    const RecordedOp& op = *wrong.probe.op;
-    const OpInput& input = *wrong.probe.input;
-    const auto is_zero = [](const std::vector<double>& g) {
-      return std::all_of(g.begin(), g.end(), [](double x) { return x == 0; });
-    };
-    const bool none = wrong.reason == Reason::mismatch && is_zero(input.gradient[0]) && is_zero(input.gradient[1]);
-    blame.push_back({.layer = op.outputs[0].layer(),
-                     .op = op.outputs[0].op(),
-                     .argument = name_of(input, op, search.record(), parameters),
-                     .reason = none ? Reason::no_gradient : wrong.reason,
-                     .worst = search.element(wrong)});
+  for (const Judged& wrong : search.wrong_elements()) blame.push_back(blame_on(wrong, search, parameters));
+  if (blame.empty()) {  // no callback is wrong, but some may not be told of all that their op reads
+    for (const auto& hidden : find_hidden_inputs(given, search.record(), parameters))
+      blame.push_back(blame_on(hidden, search.record(), parameters));
+    for (const auto& outside : find_outside_values(given, search.record(), parameters))
+      blame.push_back(blame_on(outside));
   }
+  if (blame.size() > most_blamed) blame.resize(most_blamed);
   return blame;
 }
 

@@ -14,9 +14,15 @@
 
 namespace xtape::detail {
 
-/// The arguments whose gradient is wrong, of all ops of f at the given inputs, in the order of recording; at most 16.
-/// Empty if no op can be shown to be wrong. Parameters outside the list are tried as well, the list gives names. Values
-/// and gradients of parameters are afterwards as they were. Throws what f throws.
+/// The arguments whose gradient is wrong, of all ops of f at the given inputs, in the order of recording; if there are
+/// none, operands that are not among their op's inputs, and values made outside the tape's ops; at most 16. Empty if
+/// nothing can be shown to be wrong: a bar that is too wide, or a kink, is no blame. Parameters outside the list are
+/// tried as well, the list gives names. Values and gradients of parameters are afterwards as they were. Throws what f
+/// throws.
+///
+/// All ops share runs of f: a right function takes some 60 of them, and each wrong argument some 30 for every halving
+/// of its elements. For large functions the numbers that all runs compute are limited, so that a search ends without
+/// the later ones of several faults rather than late.
 std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
                               const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
                               std::uint64_t seed);

@@ -120,17 +120,16 @@ void Checked::finish_backward(std::size_t p) {
 
 double* Checked::grad(std::size_t i) { return is_input(i) ? inputs_[i].grad().data() : parameter(i).grad_data(); }
 
-PutBack::PutBack(Checked& checked, std::size_t i, std::size_t begin, std::size_t end)
-    : checked_(checked), i_(i), begin_(begin), before_(checked.data(i) + begin, checked.data(i) + end) {}
-
-PutBack::~PutBack() { std::copy(before_.begin(), before_.end(), checked_.write(i_) + begin_); }
-
 Line along_element(Checked& checked, std::size_t i, std::size_t k) {
   return [&checked, i, k](double t, double& reached) {
-    const PutBack put_back(checked, i, k, k + 1);
-    const double x = put_back.before()[0], moved = x + t;
-    reached = moved - x;
-    checked.write(i)[k] = moved;
+    struct PutBack {  // also if the function throws
+      double *place, before;
+      ~PutBack() { *place = before; }
+    };
+    double* place = checked.write(i) + k;
+    const PutBack put_back{place, *place};
+    *place += t;
+    reached = *place - put_back.before;
     return checked.project();
   };
 }

@@ -84,21 +84,6 @@ class Checked {
   std::uint64_t seed_;
 };
 
-/// Puts the elements from `begin` to `end` of tensor i back, also if the function throws.
-class PutBack {
- public:
-  PutBack(Checked& checked, std::size_t i, std::size_t begin, std::size_t end);
-  PutBack(const PutBack&) = delete;
-  PutBack& operator=(const PutBack&) = delete;
-  ~PutBack();
-  const std::vector<double>& before() const { return before_; }
-
- private:
-  Checked& checked_;
-  std::size_t i_, begin_;
-  std::vector<double> before_;
-};
-
 /// The function along element k of tensor i.
 Line along_element(Checked& checked, std::size_t i, std::size_t k);
 

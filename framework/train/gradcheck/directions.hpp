@@ -20,8 +20,8 @@ struct Sum {
   double sum = 0, squares = 0;
   std::size_t count = 0;
   void add(const std::vector<double>& gradient, const std::vector<double>& direction);
-  /// As a claim, whose bar is to be so narrow that one wrong element shows.
-  Claim claim(const Projected& middle) const;
+  /// As a claim, whose bar is to be so narrow that one wrong element shows, or `least` of what such sums usually are.
+  Claim claim(const Projected& middle, double least = 0) const;
 };
 
 }  // namespace xtape::detail

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
+#include <xtape/framework/train/gradcheck/checked.hpp>
 
 namespace xtape::detail {
 namespace {
 
-constexpr std::uint64_t weight_stream = 1 << 22, direction_stream = 1 << 23;
+constexpr std::uint64_t weight_stream = 5 << 20, direction_stream = 6 << 20;
 
 /// False if a scope took it.
 bool is_alive(const Tape<double>& tape, Var<double> x) {
@@ -75,28 +77,30 @@ Record::Record(const Given& given, std::uint64_t seed) {
     ops.push_back(std::move(op));
   }
   std::sort(ops.begin(), ops.end(), [](const RecordedOp& a, const RecordedOp& b) { return a.opened < b.opened; });
-  for (std::size_t p = 0; p < projections; ++p) {
-    Rng rng(seed, (weight_stream + p) << 40);
-    weights_[p].resize(largest);
-    std::generate(weights_[p].begin(), weights_[p].end(), [&] { return rng.normal(); });
-  }
-  for (RecordedOp& op : ops) op.at = project(op.outputs);
+  for (std::size_t p = 0; p < projections; ++p) weights_[p] = normal_values(largest, seed, weight_stream + p);
+  for (RecordedOp& op : ops)
+    for (std::size_t p = 0; p < projections; ++p) {
+      const double* w = weights(p);
+      for (const Var<double> y : op.outputs)
+        for (std::size_t k = 0, n = y.size(); k < n; ++k) op.magnitude[p] += std::abs(y.data()[k] * *w++);
+    }
   for (std::size_t place = 0; place < tape.size(); ++place) numbers_ += static_cast<double>(tape.at(place).size());
 }
 
-Pair<Projected> Record::project(const std::vector<Var<double>>& outputs) const {
+Pair<Projected> Record::project(const RecordedOp& op, const std::vector<Var<double>>& outputs) const {
   Pair<Projected> result;
   for (std::size_t p = 0; p < projections; ++p) {
     // Compensated summation (Neumaier 1974): differences of these sums are taken.
     double sum = 0, lost = 0, magnitude = 0;
     const double* w = weights(p);
-    for (const Var<double> y : outputs) {
-      const double* data = y.data();
-      for (std::size_t k = 0, n = y.size(); k < n; ++k) {
-        const double term = data[k] * *w++, next = sum + term;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const double *now = outputs[i].data(), *before = op.outputs[i].data();
+      for (std::size_t k = 0, n = outputs[i].size(); k < n; ++k, ++w) {
+        if (std::memcmp(now + k, before + k, sizeof(double)) == 0) continue;  // not rounded anew
+        const double term = (now[k] - before[k]) * *w, next = sum + term;
         lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
         sum = next;
-        magnitude += std::abs(term);
+        magnitude += std::max(std::abs(now[k]), std::abs(before[k])) * std::abs(*w);
       }
     }
     result[p] = {sum + lost, magnitude};
@@ -112,9 +116,7 @@ Replay::Replay(const Given& given, const Record& record, std::uint64_t seed) : g
     for (const OpInput& input : op.inputs) {
       const double* x = input.x.data();
       const std::size_t n = input.x.size();
-      double squares = 0;
-      for (std::size_t i = 0; i < n; ++i) squares += x[i] * x[i];
-      typical_[&input] = std::sqrt(squares / static_cast<double>(n));
+      typical_[&input] = root_mean_square({x, x + n});
       largest = std::max(largest, n);
     }
   for (std::size_t d = 0; d < directions; ++d) {
@@ -131,7 +133,7 @@ double Replay::direction(const Probe& probe, std::size_t i) const {
   const bool alone = probe.end - probe.begin == 1;
   if (!alone && !std::isfinite(input.gradient[0][i] + input.gradient[1][i])) return 0;
   const double scale = std::max(std::abs(input.x.data()[i]), 0.1 * typical_.at(&input));
-  return random_[probe.direction][i] * (scale > 0 ? scale : 1);
+  return random_[probe.direction][i] * (scale > 0 && std::isfinite(scale) ? scale : 1);
 }
 
 void Replay::run(const std::vector<Probe*>& probes, double t) {
@@ -176,7 +178,7 @@ void Replay::closed(Var<double> first) {
   bool same = outputs.size() == probe.op->outputs.size();
   for (std::size_t k = 0; same && k < outputs.size(); ++k) same = outputs[k].shape() == probe.op->outputs[k].shape();
   if (!same) return;
-  probe.known[t_] = record_.project(outputs);
+  probe.known[t_] = record_.project(*probe.op, outputs);
   if (next_ == probes_.size()) throw Finished{};
   for (std::size_t k = 0; k < outputs.size(); ++k)
     std::copy_n(probe.op->outputs[k].data(), outputs[k].size(), outputs[k].data());

@@ -27,7 +27,6 @@ struct OpInput {
   Var<double> x;
   std::vector<std::size_t> arguments;  // its places among the op's inputs: several if it is given more than once
   Pair<std::vector<double>> gradient;  // what the op's callback adds, for each projection of its outputs
-  Pair<double> noise = {};             // in the projections
 };
 
 /// An op with a callback.
@@ -35,8 +34,8 @@ struct RecordedOp {
   std::size_t opened;                // number of outputs that had been opened before its first
   std::vector<Var<double>> outputs;  // those that want a gradient
   std::vector<OpInput> inputs;
-  std::size_t input_count;  // of the op, constants and repetitions included
-  Pair<Projected> at;       // its projections as recorded
+  std::size_t input_count;      // of the op, constants and repetitions included
+  Pair<double> magnitude = {};  // of its projections: sum of |y w|
 };
 
 /// A function's run with all gradients on.
@@ -49,7 +48,8 @@ class Record : TapeObserver<double> {
 
   /// The upstream gradients of an op's outputs, one after another, and at the same time their projections.
   const double* weights(std::size_t projection) const { return weights_[projection].data(); }
-  Pair<Projected> project(const std::vector<Var<double>>& outputs) const;
+  /// Projections of what an op's outputs in another run differ by from those of the record.
+  Pair<Projected> project(const RecordedOp& op, const std::vector<Var<double>>& outputs) const;
   /// How many numbers stand on it.
   double numbers() const { return numbers_; }
 
@@ -66,7 +66,7 @@ struct Probe {
   const RecordedOp* op;
   const OpInput* input;
   std::size_t direction, begin, end;
-  std::map<double, Pair<Projected>> known = {};  // the op's projections, by how far it was moved
+  std::map<double, Pair<Projected>> known = {};  // how the op's projections change, by how far it moves
 };
 
 /// Further runs of the function.
@@ -93,7 +93,7 @@ class Replay : TapeObserver<double> {
   void closed(Var<double> first) override;
   void put_back();
 
-  const Given& given_;
+  Given given_;
   const Record& record_;
   std::array<std::vector<double>, directions> random_;
   std::map<const OpInput*, double> typical_;  // root mean square of its elements

@@ -51,7 +51,7 @@ void check_directions(Checked& checked, const Settings& settings, GradcheckRepor
     for (std::size_t p = 0; p < projections; ++p) {
       Sum sum;
       for (std::size_t i = 0; i < checked.count(); ++i) sum.add(claimed.gradients[i][p], directions[i]);
-      claims[p] = sum.claim(outset.middle.at[p]);
+      claims[p] = sum.claim(outset.middle.at[p], 1e-6);
     }
     const auto found = differentiate(along_all(checked, directions), 1e-3, outset.middle, claims);
     for (std::size_t p = 0; p < projections; ++p) {
