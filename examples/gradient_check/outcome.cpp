@@ -48,7 +48,7 @@ namespace {
 constexpr const char* columns = "  {:<33} {:>6} {:>7} {:>8} {:>9}  {}";
 
 std::string number(double worst) {
-  if (!std::isfinite(worst)) return "not finite";
+  if (!std::isfinite(worst)) return "inf";
   return worst < 1000 ? fmt::format("{:.3f}", worst) : fmt::format("{:.1e}", worst);
 }
 
