@@ -40,6 +40,11 @@ bool is_worse(const Judged& a, const Judged& b) {
   return rank(a) > rank(b);
 }
 
+/// Of its op among all, and of the argument.
+std::pair<std::size_t, std::size_t> order_of(const Judged& judged) {
+  return {judged.probe.op->opened, judged.probe.input->arguments[0]};
+}
+
 /// The search for wrong gradients in one function's record.
 class Search {
  public:
@@ -59,6 +64,7 @@ class Search {
   std::vector<Judged> confirmed_suspects();
   std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
   double numbers(std::size_t runs) const { return static_cast<double>(runs) * record_.numbers(); }
+  bool may_run_alone() const { return numbers(replay_->lone_runs()) < most_numbers_alone; }
   Line line(Probe& probe);
   Judged judge(Probe& probe);
   std::vector<Judged> judge_all(std::vector<Probe>& probes);
@@ -67,7 +73,19 @@ class Search {
   KeptParameterGradients kept_;
   std::optional<Replay> replay_;
   std::vector<Suspect> suspects_;
+  bool thorough_ = false;  // bars so narrow that one wrong element among many shows, whatever the op
 };
+
+/// Both have the noise of the whole, which is no less, but single elements.
+std::array<Probe, 2> halves(const Probe& whole) {
+  Probe first = whole, second = whole;
+  first.end = second.begin = whole.begin + (whole.end - whole.begin) / 2;
+  for (Probe* half : {&first, &second}) {
+    half->known.clear();
+    if (half->end - half->begin == 1) half->noise.reset();
+  }
+  return {first, second};
+}
 
 /// The steps that a difference asks for.
 std::vector<double> steps_of(const std::function<void(const Line&)>& difference) {
@@ -93,7 +111,8 @@ Line Search::line(Probe& probe) {
 
 Judged Search::judge(Probe& probe) {
   const Line f = line(probe);
-  Middle middle{.at = {}, .noise = measure_noise(f, 1, {})};
+  if (!probe.noise) probe.noise = measure_noise(f, 1, {});
+  Middle middle{.at = {}, .noise = *probe.noise};
   Pair<Claim> claims;
   for (std::size_t p = 0; p < projections; ++p) {
     Sum sum{.count = probe.end - probe.begin};
@@ -103,9 +122,12 @@ Judged Search::judge(Probe& probe) {
     }
     middle.at[p].magnitude = probe.op->magnitude[p];
     claims[p] = sum.claim(middle.at[p]);
+    if (!thorough_) {
+      claims[p].relative = std::max(claims[p].relative, 1e-5);
+      claims[p].wanted = std::max(claims[p].wanted, 1e-5 * std::sqrt(sum.squares));
+    }
   }
-  const bool alone = numbers(replay_->lone_runs()) < most_numbers_alone;
-  const auto found = alone ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
+  const auto found = may_run_alone() ? differentiate(f, step, middle, claims).of : first_difference(f, step, middle);
   Judged worst;
   for (std::size_t p = 0; p < projections; ++p) {
     const double error = std::abs(claims[p].analytic - found[p].numeric);
@@ -117,8 +139,15 @@ Judged Search::judge(Probe& probe) {
 }
 
 std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
-  static const auto steps = steps_of([](const Line& f) { measure_noise(f, 1, {}), first_difference(f, step, {}); });
-  replay_->run_together(probes, steps);
+  static const auto steps_of_noise = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
+  static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
+  std::vector<Probe*> all, without_noise;
+  for (Probe& probe : probes) {
+    all.push_back(&probe);
+    if (!probe.noise) without_noise.push_back(&probe);
+  }
+  replay_->run_together(without_noise, steps_of_noise);
+  replay_->run_together(all, steps);
   std::vector<Judged> judged;
   for (Probe& probe : probes) judged.push_back(judge(probe));
   return judged;
@@ -145,26 +174,27 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
   for (const RecordedOp& op : record_.ops)
     for (const OpInput& input : op.inputs) {
       const auto is_found = [&](const Judged& judged) { return judged.probe.input == &input; };
-      if (std::any_of(without.begin(), without.end(), is_found)) continue;
-      for (std::size_t d = 0; d < Replay::directions; ++d) probes.push_back({&op, &input, d, 0, input.x.size()});
+      if (std::none_of(without.begin(), without.end(), is_found)) probes.push_back({&op, &input, 0, 0, input.x.size()});
     }
-  std::map<const OpInput*, std::vector<Judged>> open;  // what is left to search of each input
-  std::vector<Judged> found;
-  for (std::size_t round = 0; round < most_halvings && !probes.empty(); ++round) {
-    if (numbers(replay_->runs()) > most_numbers) break;
-    for (const Judged& judged : judge_all(probes))
-      if (judged.reason != Reason::ok) open[judged.probe.input].push_back(judged);
+  auto judged = judge_all(probes);
+  for (Probe& probe : probes) ++probe.direction, probe.known.clear();
+  for (const Judged& along_other : judge_all(probes)) judged.push_back(along_other);
+
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<Judged>> open;  // what is left to search of each input
+  std::vector<Judged> found, halved;
+  for (std::size_t round = 0; round < most_halvings; ++round) {
+    for (const Judged& j : judged)
+      if (j.reason == Reason::mismatch || (j.reason != Reason::ok && may_run_alone())) open[order_of(j)].push_back(j);
     probes.clear();
-    for (auto& [input, left] : open) {
+    halved.clear();
+    for (auto& [order, left] : open) {
       std::sort(left.begin(), left.end(), [](const Judged& a, const Judged& b) { return is_worse(b, a); });
       while (!left.empty()) {
         const Judged worst = left.back();
         left.pop_back();
-        const auto [op, of, direction, begin, end, known] = worst.probe;
-        if (end - begin > 1) {
-          const std::size_t middle = begin + (end - begin) / 2;
-          probes.push_back({op, of, direction, begin, middle});
-          probes.push_back({op, of, direction, middle, end});
+        if (worst.probe.end - worst.probe.begin > 1) {
+          for (Probe& half : halves(worst.probe)) probes.push_back(half);
+          halved.push_back(worst);
           break;
         }
         if (worst.reason != Reason::mismatch) continue;
@@ -172,6 +202,13 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
         left.clear();
       }
     }
+    if (probes.empty()) break;
+    if (numbers(replay_->runs()) > most_numbers) {  // there is no time for single elements
+      for (const Judged& j : halved)
+        if (j.reason == Reason::mismatch && !j.numeric.kink) found.push_back(j);
+      break;
+    }
+    judged = judge_all(probes);
   }
   return found;
 }
@@ -179,14 +216,15 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
 std::vector<Judged> Search::wrong_elements() {
   std::vector<Judged> wrong = confirmed_suspects();
   for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
-  const auto place = [](const Judged& j) { return std::pair(j.probe.op->opened, j.probe.input->arguments[0]); };
-  std::sort(wrong.begin(), wrong.end(), [&](const Judged& a, const Judged& b) { return place(a) < place(b); });
+  thorough_ = wrong.empty();
+  if (thorough_) wrong = found_along_directions({});
+  std::sort(wrong.begin(), wrong.end(), [](const Judged& a, const Judged& b) { return order_of(a) < order_of(b); });
   return wrong;
 }
 
 CheckedElement Search::element(const Judged& judged) const {
   const std::size_t k = judged.probe.begin;
-  const double u = replay_->direction(judged.probe, k);
+  const double u = judged.probe.end - k == 1 ? replay_->direction(judged.probe, k) : 1;
   return {.place = place_of(k, judged.probe.input->x.shape()),
           .analytic = judged.analytic / u,
           .numeric = judged.numeric.numeric / u,

@@ -189,13 +189,13 @@ void Replay::put_back() {
   moved_ = nullptr;
 }
 
-void Replay::run_together(std::vector<Probe>& probes, const std::vector<double>& ts) {
+void Replay::run_together(const std::vector<Probe*>& probes, const std::vector<double>& ts) {
   std::vector<std::vector<Probe*>> rounds;
   std::map<const RecordedOp*, std::size_t> used;
-  for (Probe& probe : probes) {
-    const std::size_t round = used[probe.op]++;
+  for (Probe* probe : probes) {
+    const std::size_t round = used[probe->op]++;
     if (round == rounds.size()) rounds.emplace_back();
-    rounds[round].push_back(&probe);
+    rounds[round].push_back(probe);
   }
   for (auto& round : rounds) {
     std::sort(round.begin(), round.end(), [](auto* a, auto* b) { return a->op->opened < b->op->opened; });

@@ -6,6 +6,7 @@
 // nothing had happened, and one run serves many ops.
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include <xtape/framework/train/gradcheck/blame.hpp>
@@ -66,6 +67,7 @@ struct Probe {
   const RecordedOp* op;
   const OpInput* input;
   std::size_t direction, begin, end;
+  std::optional<Pair<double>> noise = {};        // in the projections
   std::map<double, Pair<Projected>> known = {};  // how the op's projections change, by how far it moves
 };
 
@@ -78,7 +80,7 @@ class Replay : TapeObserver<double> {
   /// order of recording. Where the function throws, nothing is added.
   void run(const std::vector<Probe*>& probes, double t);
   /// The same for probes of any ops, in as few runs as serve all, at each of several t.
-  void run_together(std::vector<Probe>& probes, const std::vector<double>& ts);
+  void run_together(const std::vector<Probe*>& probes, const std::vector<double>& ts);
   std::size_t runs() const { return runs_; }
   /// Those among them that served one probe alone.
   std::size_t lone_runs() const { return lone_runs_; }
