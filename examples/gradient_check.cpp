@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <mutex>
-#include <set>
+#include <sstream>
 
 #include <xtape/framework/base/parallel.hpp>
 #include "common/progress.hpp"
@@ -129,8 +129,15 @@ class Page {
     if (outcome.kind != kind_) fmt::print("{}{}\n", kind_.empty() ? "" : "\n", coloured("1", table_head(outcome.kind)));
     kind_ = outcome.kind;
     fmt::print("{}\n", outcome.passed ? table_line(outcome) : coloured("31", table_line(outcome)));
-    if (!outcome.passed) fmt::print("\n{}\n", failure_text(outcome, progress_.page_width()));
+    if (!outcome.passed) print_failure(outcome);
     std::fflush(stdout);
+  }
+  void print_failure(const Outcome& outcome) const {
+    std::istringstream lines(failure_text(outcome, progress_.page_width()));
+    fmt::print("\n");
+    for (std::string line; std::getline(lines, line);)
+      fmt::print("{}\n", line.find("to blame:") != std::string::npos ? coloured("1", line) : line);
+    fmt::print("\n");
   }
   std::string bar() const {
     constexpr std::size_t width = 30;
@@ -138,10 +145,9 @@ class Page {
     return fmt::format("  [{:#<{}}{:.<{}}] {} of {}  {}", "", filled, "", width - filled, done_, outcomes_.size(),
                        duration_text(stopwatch_.seconds()));
   }
-  /// Text in a colour of the terminal's (https://no-color.org).
+  /// Text in a colour of the terminal's.
   std::string coloured(const char* code, const std::string& text) const {
-    static const bool colours = progress_.on_terminal() && std::getenv("NO_COLOR") == nullptr;
-    return colours ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+    return colours_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
   }
 
   std::mutex mutex_;
@@ -149,6 +155,7 @@ class Page {
   std::size_t done_ = 0, shown_ = 0;
   std::string kind_;
   Progress progress_;
+  const bool colours_ = progress_.on_terminal() && std::getenv("NO_COLOR") == nullptr;  // https://no-color.org
   Stopwatch stopwatch_;
 };
 

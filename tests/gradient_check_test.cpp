@@ -84,6 +84,18 @@ TEST(GradientCheck, ListsEveryOpLayerAndModel) {
   EXPECT_GE(layers, 15U);
 }
 
+TEST(GradientCheck, FindsNothingWrong) {
+#ifdef __SANITIZE_ADDRESS__
+  const std::string flags = "--samples 2";
+#else
+  const std::string flags;
+#endif
+  const Finished run = gradient_check(flags);
+  EXPECT_EQ(run.code, 0) << run.output;
+  for (const std::string& line : lines_of(gradient_check("--list").output))
+    EXPECT_NE(line_of(line.substr(0, line.find(' ')), run.output), "") << line;
+}
+
 TEST(GradientCheck, ChecksWhatAPatternNames) {
   const Finished run = gradient_check("--only '*_norm' --only Linear");
   EXPECT_EQ(run.code, 0) << run.output;

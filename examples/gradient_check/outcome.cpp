@@ -45,10 +45,10 @@ Outcome run_entry(const Entry& entry, const CheckSettings& settings) {
 
 namespace {
 
-constexpr const char* columns = "  {:<34} {:>7} {:>8} {:>9} {:>10}   {}";
+constexpr const char* columns = "  {:<33} {:>6} {:>7} {:>8} {:>9}  {}";
 
 std::string number(double worst) {
-  if (!std::isfinite(worst)) return "not finite";
+  if (!std::isfinite(worst)) return "inf";
   return worst < 1000 ? fmt::format("{:.3f}", worst) : fmt::format("{:.1e}", worst);
 }
 
