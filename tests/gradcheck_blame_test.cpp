@@ -248,6 +248,11 @@ TEST(Blame, TriesAllOutputsOfAnOp) {
   };
   const std::vector<Shape> shapes = {{2, 3, 4}, {2, 5, 4}, {2, 5, 6}};
   EXPECT_TRUE(names_only(blame_for(f, shapes), "", "attention_with_weights", "k (input 1)"));
+  const auto some_queries_see_nothing = [&](Tape64& tape, std::span<const Var64> x) {  // their log-sum-exp is -inf
+    tape.observe(planted);
+    return attention_with_weights(x[0], x[1], x[2], 2, {.allow_keys = tape.lengths(xt::xarray<int>{5, 0}, 5)}).output;
+  };
+  EXPECT_TRUE(names_only(blame_for(some_queries_see_nothing, shapes), "", "attention_with_weights", "k (input 1)"));
 }
 
 // ---- none to blame

@@ -20,8 +20,8 @@ Increments increments(Record& record, const RecordedOp& op, std::size_t p, const
   Tape<double>& tape = record.tape;
   const double* w = record.weights(p);
   for (const Var<double> y : op.outputs) {
-    std::copy_n(w, y.size(), tape.slot(y).data);
-    w += y.size();
+    double* upstream = tape.slot(y).data;
+    for (std::size_t k = 0, n = y.size(); k < n; ++k, ++w) upstream[k] = std::isfinite(y.data()[k]) ? *w : 0;
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     tape.forget_grad(op.inputs[i].x);

@@ -82,7 +82,8 @@ Record::Record(const Given& given, std::uint64_t seed) {
     for (std::size_t p = 0; p < projections; ++p) {
       const double* w = weights(p);
       for (const Var<double> y : op.outputs)
-        for (std::size_t k = 0, n = y.size(); k < n; ++k) op.magnitude[p] += std::abs(y.data()[k] * *w++);
+        for (std::size_t k = 0, n = y.size(); k < n; ++k, ++w)
+          if (std::isfinite(y.data()[k])) op.magnitude[p] += std::abs(y.data()[k] * *w);
     }
   for (std::size_t place = 0; place < tape.size(); ++place) numbers_ += static_cast<double>(tape.at(place).size());
 }
@@ -96,7 +97,8 @@ Pair<Projected> Record::project(const RecordedOp& op, const std::vector<Var<doub
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const double *now = outputs[i].data(), *before = op.outputs[i].data();
       for (std::size_t k = 0, n = outputs[i].size(); k < n; ++k, ++w) {
-        if (std::memcmp(now + k, before + k, sizeof(double)) == 0) continue;  // not rounded anew
+        const bool rounded_anew = std::memcmp(now + k, before + k, sizeof(double)) != 0;
+        if (!rounded_anew || !std::isfinite(before[k])) continue;
         const double term = (now[k] - before[k]) * *w, next = sum + term;
         lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
         sum = next;

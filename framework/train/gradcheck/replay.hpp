@@ -47,7 +47,8 @@ class Record : TapeObserver<double> {
   std::vector<Var<double>> inputs;  // of the function
   std::vector<RecordedOp> ops;      // in the order of recording
 
-  /// The upstream gradients of an op's outputs, one after another, and at the same time their projections.
+  /// The upstream gradients of an op's outputs, one after another, and at the same time their projections. Outputs
+  /// that are not finite, as the log-sum-exp of nothing, count as if theirs were 0.
   const double* weights(std::size_t projection) const { return weights_[projection].data(); }
   /// Projections of what an op's outputs in another run differ by from those of the record.
   Pair<Projected> project(const RecordedOp& op, const std::vector<Var<double>>& outputs) const;
