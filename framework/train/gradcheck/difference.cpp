@@ -173,7 +173,8 @@ struct Search {
                           .bar = kinked.slack,
                           .noise = kinked.noise,
                           .step = kinked.step};
-    if (!tolerable(side, claim)) return;
+    // Further kinks may lie between the wide step and this one: only a claim that fits neither is refuted.
+    if (!tolerable(side, claim) || (d.allows(claim.analytic) && !side.allows(claim.analytic))) return;
     smooth = side;
     kinked = {};
     done = true;
