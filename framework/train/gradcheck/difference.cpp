@@ -173,8 +173,8 @@ struct Search {
                           .bar = kinked.slack,
                           .noise = kinked.noise,
                           .step = kinked.step};
-    // Further kinks may lie between the wide step and this one: only a claim that fits neither is refuted.
-    if (!tolerable(side, claim) || (d.allows(claim.analytic) && !side.allows(claim.analytic))) return;
+    // Further kinks may lie between the wide step and this one, so that a side slope refutes nothing.
+    if (!tolerable(side, claim) || !side.allows(claim.analytic)) return;
     smooth = side;
     kinked = {};
     done = true;
@@ -285,7 +285,9 @@ Differentiated differentiate(const Line& f, double h, const Middle& middle, cons
   Differentiated result{.of = first, .next_step = noisy ? 4 * h : step / wide};
   for (std::size_t p = 0; p < projections; ++p) {
     const Search& s = searches[p];
-    if (s.kinked.kink)
+    const double claimed = claims[p].analytic;
+    const bool nearer = s.smooth.allows(claimed) && !s.kinked.allows(claimed);  // what narrow steps say, among kinks
+    if (s.kinked.kink && !nearer)
       result.of[p] = s.kinked, result.next_step = h;
     else if (std::isfinite(s.smooth.numeric))
       result.of[p] = s.smooth;
