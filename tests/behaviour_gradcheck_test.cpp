@@ -1,5 +1,7 @@
 // The checker at kinks and far from 1 (cases O25 and O26).
 
+#include <xtensor/xmanipulation.hpp>
+
 #include "planted_faults.hpp"
 
 namespace xtape::behaviour_gradcheck_test {
@@ -24,7 +26,7 @@ TEST(Behaviour, O25_KinksAreListedAndAccepted) {
   const xt::xarray<double> at = {-1, 0, 2};
   const auto report = gradcheck_at([](Var<double> x) { return relu(x); }, {at});
   EXPECT_TRUE(report) << report;
-  EXPECT_EQ(verdict(report), Verdict::kink);
+  EXPECT_EQ(reason(report), Reason::kink);
   EXPECT_EQ(report.tensors[0].kinks, 1U);
   EXPECT_EQ(report.tensors[0].checked, 3U);
   for (const double inside : {0.0, 0.5, 1.0}) EXPECT_TRUE(gradcheck_at(relu_with(inside), {at})) << inside;
@@ -34,8 +36,8 @@ TEST(Behaviour, O25_AWrongGradientAtAKinkFails) {
   for (const double outside : {2.0, 1.01, -0.01, -1.0}) {
     const auto report = gradcheck_at(relu_with(outside), {xt::xarray<double>{-1, 0, 2}});
     EXPECT_FALSE(report) << outside << "\n" << report;
-    EXPECT_EQ(verdict(report), Verdict::mismatch);
-    EXPECT_EQ(report.tensors[0].worst, (Shape{1}));
+    EXPECT_EQ(reason(report), Reason::mismatch);
+    EXPECT_EQ(tensor(report).worst.place, (Shape{1}));
   }
 }
 
@@ -64,7 +66,7 @@ TEST(Behaviour, O25_SmoothFunctionsAreNotTakenForKinks) {
                              gradcheck_at([](Var<double> x) { return exp(x); }, {at}),
                              gradcheck_at([](Var<double> x) { return x * x * x * x; }, {at})}) {
     EXPECT_TRUE(report) << report;
-    EXPECT_EQ(verdict(report), Verdict::ok) << report;
+    EXPECT_EQ(reason(report), Reason::ok) << report;
   }
 }
 
@@ -72,10 +74,10 @@ TEST(Behaviour, O26_ALargeConstantDoesNotDisturb) {
   const auto f = [](Var<double> x) { return x * x + 1000; };
   const auto report = gradcheck_at(f, {xt::xarray<double>{1}});
   EXPECT_TRUE(report) << report;
-  const auto& tensor = report.tensors[0];
-  EXPECT_NEAR(tensor.numeric / tensor.analytic, 1, tolerance::behaviour_double);
-  EXPECT_GT(tensor.step, 0);
-  EXPECT_GT(tensor.bar, 0);
+  const CheckedElement& x = tensor(report).worst;
+  EXPECT_NEAR(x.numeric / x.analytic, 1, tolerance::behaviour_double);
+  EXPECT_GT(x.step, 0);
+  EXPECT_GT(x.bar, 0);
 }
 
 /// Checks right functions, and the same with a gradient 1 % too large, at inputs of a given scale and offset.
@@ -95,7 +97,7 @@ void check_scale(double scale, double offset) {
     const auto at = random_array<double>({4, 3}, seed, scale, offset);
     const auto passes = gradcheck_at(f(1), {at}, {.seed = seed});
     EXPECT_TRUE(passes) << passes;
-    EXPECT_EQ(verdict(passes), Verdict::ok) << passes;
+    EXPECT_EQ(reason(passes), Reason::ok) << passes;
     const auto fails = gradcheck_at(f(1.01), {at}, {.seed = seed});
     EXPECT_FALSE(fails) << fails;
   }
@@ -151,6 +153,55 @@ TEST(Behaviour, O26_ValuesOffsetByAMillion) {
     passes(gradcheck([](Var<double> x) { return layer_norm(x) + 1e6; }, {{3, 4}}, {.seed = seed}));
     passes(gradcheck([](Var<double> x) { return softmax(x + 1e6) - 1e6; }, {{3, 4}}, {.seed = seed}));
   }
+}
+
+TEST(Behaviour, O25_InputsAtAndNearKinks) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(seed);
+    xt::xarray<double> x = random_array<double>({200}, seed), y = random_array<double>({200}, seed + 9);
+    x(3) = 0;
+    for (std::size_t k = 0; k < 20; ++k) x(10 * k + 5) = (k % 2 == 0 ? 1e-9 : -1e-9) * static_cast<double>(1 + k % 3);
+    const xt::xarray<double> close = y + x;  // at and within 1e-9 of where y is the larger one
+    const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report) << report; };
+    passes(gradcheck_at([](Var<double> v) { return relu(v); }, {x}));
+    passes(gradcheck_at([](Var<double> v) { return abs(v); }, {x}));
+    passes(gradcheck_at([](Var<double> v) { return clamp(v, 0.0, 1.0); }, {x}));
+    passes(gradcheck_at([](Var<double> v, Var<double> w) { return maximum(v, w); }, {close, y}));
+    passes(gradcheck_at([](Var<double> v) { return sum(relu(v) * relu(v)); }, {x}));
+  }
+}
+
+TEST(Behaviour, O26_InputsScaledByAMillionthAndAMillion) {
+  for (const double scale : {1e-6, 1e6})
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE(fmt::format("scale {}, seed {}", scale, seed));
+      const auto at = random_array<double>({3, 4}, seed, scale), other = random_array<double>({4, 3}, seed + 10, scale);
+      const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report) << report; };
+      passes(gradcheck_at([](Var<double> x) { return layer_norm(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return softmax(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return log_softmax(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return gelu(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x) { return tanh(x); }, {at}));
+      passes(gradcheck_at([](Var<double> x, Var<double> y) { return matmul(x, y); }, {at, other}));
+      passes(gradcheck_at([](Var<double> x, Var<double> y) { return x / transpose(y); }, {at, other}));
+      passes(gradcheck_at([](Var<double> x, Var<double> y) { return attention(x, x, y, 2); },
+                          {xt::xarray<double>(xt::reshape_view(at, {1, 3, 4})),
+                           xt::xarray<double>(xt::reshape_view(other, {1, 3, 4}))}));
+    }
+}
+
+TEST(Behaviour, O26_SoftmaxOfLargeLogits) {
+  for (const double scale : {1e3, 1e4})
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE(fmt::format("scale {}, seed {}", scale, seed));
+      const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report) << report; };
+      for (const double offset : {0.0, scale}) {
+        const auto spread = random_array<double>({4, 5}, seed, offset == 0 ? scale : 1, offset);
+        passes(gradcheck_at([](Var<double> x) { return softmax(x); }, {spread}));
+        passes(gradcheck_at([](Var<double> x) { return log_softmax(x); }, {spread}));
+        passes(gradcheck_at([](Var<double> x) { return cross_entropy(x, xt::xarray<int>{0, 1, 2, 3}); }, {spread}));
+      }
+    }
 }
 
 }  // namespace

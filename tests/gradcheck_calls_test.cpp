@@ -70,9 +70,9 @@ TEST(GradcheckCalls, AFaultInAParameterIsNamed) {
   const auto report = gradcheck([&](Var<double> x) { return x * x.tape().input(weight.value()); }, {{3}},
                                 {.parameters = {{"weight", weight}}});
   EXPECT_FALSE(report);
-  EXPECT_EQ(report.tensors[0].verdict, Verdict::ok);
-  EXPECT_EQ(report.tensors[1].name, "weight");
-  EXPECT_EQ(report.tensors[1].verdict, Verdict::no_gradient);
+  EXPECT_EQ(report.tensors[0].name, "weight");  // worst first
+  EXPECT_EQ(report.tensors[0].reason, Reason::no_gradient);
+  EXPECT_EQ(report.tensors[1].reason, Reason::ok);
 }
 
 TEST(GradcheckCalls, TokensAreNotInputs) {

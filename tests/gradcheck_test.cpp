@@ -24,7 +24,7 @@ TEST(Gradcheck, TheRightGradientPasses) {
     EXPECT_TRUE(report) << report;
     ASSERT_EQ(report.tensors.size(), 1U);
     EXPECT_EQ(report.tensors[0].checked, 12U);
-    EXPECT_EQ(verdict(report), Verdict::ok);
+    EXPECT_EQ(reason(report), Reason::ok);
   }
 }
 
@@ -32,13 +32,13 @@ TEST(Gradcheck, AFactorIsCaught) {
   const auto report =
       check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
   EXPECT_FALSE(report);
-  EXPECT_EQ(verdict(report), Verdict::mismatch);
+  EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, AWrongSignIsCaught) {
   const auto report =
       check_cube([](auto x, auto y) { xt::noalias(x.grad()) -= y.grad() * (3.0 * xt::square(x.value())); });
-  EXPECT_EQ(verdict(report), Verdict::mismatch);
+  EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, OneElementOffByAThousandthIsCaughtAndNamed) {
@@ -46,26 +46,26 @@ TEST(Gradcheck, OneElementOffByAThousandthIsCaughtAndNamed) {
     right(x, y);
     x.grad()(1, 2) += 1e-3;
   });
-  EXPECT_EQ(verdict(report), Verdict::mismatch);
-  EXPECT_EQ(report.tensors[0].worst, (Shape{1, 2}));
-  EXPECT_NEAR(report.tensors[0].analytic - report.tensors[0].numeric, 1e-3, tolerance::behaviour_double);
-  EXPECT_LT(report.tensors[0].bar, 1e-3);
+  EXPECT_EQ(reason(report), Reason::mismatch);
+  EXPECT_EQ(tensor(report).worst.place, (Shape{1, 2}));
+  EXPECT_NEAR(tensor(report).worst.analytic - tensor(report).worst.numeric, 1e-3, tolerance::behaviour_double);
+  EXPECT_LT(tensor(report).worst.bar, 1e-3);
 }
 
 TEST(Gradcheck, OverwritingIsCaught) {
   const auto report =
       check_cube([](auto x, auto y) { xt::noalias(x.grad()) = y.grad() * (3.0 * xt::square(x.value())); });
-  EXPECT_EQ(verdict(report), Verdict::does_not_add);
+  EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, AnIgnoredUpstreamGradientIsCaught) {
   const auto report = check_cube([](auto x, auto) { xt::noalias(x.grad()) += 3.0 * xt::square(x.value()); });
-  EXPECT_EQ(verdict(report), Verdict::mismatch);
+  EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, ZerosAreCaught) {
-  EXPECT_EQ(verdict(check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 0.0 * y.grad(); })), Verdict::no_gradient);
-  EXPECT_EQ(verdict(check_cube([](auto, auto) {})), Verdict::no_gradient);
+  EXPECT_EQ(reason(check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 0.0 * y.grad(); })), Reason::no_gradient);
+  EXPECT_EQ(reason(check_cube([](auto, auto) {})), Reason::no_gradient);
 }
 
 TEST(Gradcheck, NaNInOneElementIsCaughtAndBlamedOnItsTensorAlone) {
@@ -76,9 +76,9 @@ TEST(Gradcheck, NaNInOneElementIsCaughtAndBlamedOnItsTensorAlone) {
   const auto report = gradcheck([&](Var<double> x, Var<double> other) { return cube(faulty)(x) + cube(right)(other); },
                                 {{3, 4}, {3, 4}});
   EXPECT_FALSE(report);
-  EXPECT_EQ(verdict(report, 0), Verdict::non_finite);
-  EXPECT_EQ(report.tensors[0].worst, (Shape{2, 0}));
-  EXPECT_EQ(verdict(report, 1), Verdict::ok);
+  EXPECT_EQ(reason(report), Reason::non_finite);
+  EXPECT_EQ(tensor(report).worst.place, (Shape{2, 0}));
+  EXPECT_EQ(reason(report, "input 1"), Reason::ok);
 }
 
 TEST(Gradcheck, NoiseInACallbackIsCaught) {
@@ -87,18 +87,18 @@ TEST(Gradcheck, NoiseInACallbackIsCaught) {
     right(x, y);
     x.grad()(0, 0) += 1e-3 * noise->normal();
   });
-  EXPECT_EQ(verdict(report), Verdict::non_deterministic);
+  EXPECT_EQ(reason(report), Reason::non_deterministic);
 }
 
 TEST(Gradcheck, NoiseInForwardIsCaught) {
   Rng rng(2);
   const auto report = gradcheck([&](Var<double> x) { return x * (1 + 1e-9 * rng.normal()); }, {{3}});
-  EXPECT_EQ(verdict(report), Verdict::non_deterministic);
+  EXPECT_EQ(reason(report), Reason::non_deterministic);
 }
 
 TEST(Gradcheck, InfinityInForwardIsCaught) {
-  EXPECT_EQ(verdict(gradcheck_at([](Var<double> x) { return log(x); }, {xt::xarray<double>{1.0, 0.0}})),
-            Verdict::non_finite);
+  EXPECT_EQ(reason(gradcheck_at([](Var<double> x) { return log(x); }, {xt::xarray<double>{1.0, 0.0}})),
+            Reason::non_finite);
 }
 
 // ---- faults of whole terms and operands
@@ -113,7 +113,7 @@ TEST(Gradcheck, AMissingTermIsCaught) {
       xt::noalias(in.grad()) += y.grad() * (xt::sin(in.value()) + in.value() * xt::cos(in.value()));
     });
   };
-  EXPECT_EQ(verdict(gradcheck(missing, {{5}})), Verdict::mismatch);
+  EXPECT_EQ(reason(gradcheck(missing, {{5}})), Reason::mismatch);
   EXPECT_TRUE(gradcheck(complete, {{5}}));
 }
 
@@ -121,8 +121,8 @@ TEST(Gradcheck, ATransposedWeightGradientIsCaught) {
   const auto report =
       gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += xt::transpose(dw); }),
                 {{4, 4}, {4, 4}});
-  EXPECT_EQ(verdict(report, 0), Verdict::ok);
-  EXPECT_EQ(verdict(report, 1), Verdict::mismatch);
+  EXPECT_EQ(reason(report), Reason::ok);
+  EXPECT_EQ(reason(report, "input 1"), Reason::mismatch);
   EXPECT_TRUE(
       gradcheck(product([](auto w, const xt::xarray<double>& dw) { xt::noalias(w.grad()) += dw; }), {{4, 4}, {4, 4}}));
 }
@@ -136,19 +136,19 @@ TEST(Gradcheck, AnOperandThatTheOpForgotIsCaught) {
     return y;
   };
   const auto report = gradcheck(forgetful, {{3}, {3}});
-  EXPECT_EQ(verdict(report, 0), Verdict::ok);
-  EXPECT_EQ(verdict(report, 1), Verdict::no_gradient);
+  EXPECT_EQ(reason(report), Reason::ok);
+  EXPECT_EQ(reason(report, "input 1"), Reason::no_gradient);
 }
 
 TEST(Gradcheck, AnOutputThatIsCutOffIsCaught) {
   const auto cut = [](Var<double> x) { return x.tape().input(xt::square(x.value())); };
-  EXPECT_EQ(verdict(gradcheck(cut, {{3}})), Verdict::no_gradient);
+  EXPECT_EQ(reason(gradcheck(cut, {{3}})), Reason::no_gradient);
 }
 
 TEST(Gradcheck, AnInputThatDoesNotMatterMayHaveNoGradient) {
   const auto report = gradcheck([](Var<double> x, Var<double>) { return exp(x); }, {{3}, {2}});
   EXPECT_TRUE(report) << report;
-  EXPECT_EQ(report.tensors[1].worst, Shape{0});  // an element is named even where all are exact
+  EXPECT_EQ(tensor(report, "input 1").worst.place, Shape{0});  // an element is named even where all are exact
 }
 
 TEST(Gradcheck, AFaultInTheMiddleOfAGraphIsCaught) {
@@ -176,7 +176,7 @@ TEST(Gradcheck, TheProjectionSeesWhatASumIsBlindTo) {
   const Var<double> x = tape.input(xt::xarray<double>{1, 2, 3}, true);
   tape.backward(sum(doubled(x)));
   EXPECT_TRUE(near(gradient(x), xt::xarray<double>{0, 0, 0}, tolerance::two_paths_double));  // blind
-  EXPECT_EQ(verdict(gradcheck(doubled, {{3}})), Verdict::mismatch);
+  EXPECT_EQ(reason(gradcheck(doubled, {{3}})), Reason::mismatch);
 }
 
 TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
@@ -189,7 +189,7 @@ TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
     };
   };
   const auto wrong = gradcheck(steep(1010), {{6}});
-  EXPECT_EQ(verdict(wrong), Verdict::mismatch) << wrong;
+  EXPECT_EQ(reason(wrong), Reason::mismatch) << wrong;
   const auto correct = gradcheck(steep(1000), {{6}});
   EXPECT_TRUE(correct) << correct;
 }
@@ -199,7 +199,7 @@ TEST(Gradcheck, TheReportReadsAsATable) {
       check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
   const std::string text = to_string(report);
   for (const char* part :
-       {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "12"})
+       {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "ratio", "12"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 

@@ -45,9 +45,14 @@ auto product(Backward weight_backward) {
   };
 }
 
-/// The verdict on one tensor, by default the first.
-inline Verdict verdict(const GradcheckReport& report, std::size_t tensor = 0) {
-  return report.tensors.at(tensor).verdict;
+/// What the report says of one tensor, by default the first input.
+inline const TensorReport& tensor(const GradcheckReport& report, const std::string& name = "input 0") {
+  for (const TensorReport& t : report.tensors)
+    if (t.name == name) return t;
+  throw Error("the report has no tensor " + name);
+}
+inline Reason reason(const GradcheckReport& report, const std::string& name = "input 0") {
+  return tensor(report, name).reason;
 }
 
 }  // namespace xtape

@@ -22,6 +22,8 @@ std::size_t columns() {
 
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
+std::size_t Progress::page_width() const { return terminal_ ? std::max<std::size_t>(80, columns()) : 100; }
+
 bool Progress::due() const {
   return terminal_ && std::chrono::steady_clock::now() - last_ > std::chrono::milliseconds(100);
 }
@@ -41,6 +43,12 @@ void Progress::show(const std::string& line) {
 
 void Progress::finish() {
   if (open_) fmt::print("\n");
+  open_ = false;
+  width_ = 0;
+}
+
+void Progress::erase() {
+  if (open_) fmt::print("\r{:<{}}\r", "", width_);
   open_ = false;
   width_ = 0;
 }

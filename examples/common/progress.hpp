@@ -14,11 +14,15 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   bool on_terminal() const { return terminal_; }
+  /// How wide a page may be: as wide as the terminal, at least 80 columns, and 100 columns elsewhere.
+  std::size_t page_width() const;
   /// True when the line on a terminal is due again (ten times a second).
   bool due() const;
   void show(const std::string& line);
   /// Leaves the line as it stands and goes to the next.
   void finish();
+  /// Takes the line away again, so that something else can be printed in its place.
+  void erase();
 
  private:
   bool terminal_, open_ = false;

@@ -259,8 +259,8 @@ Var<T> attention(Var<T> q, Operand<T> key, Operand<T> value, std::size_t heads, 
   Tape<T>& tape = q.tape(name);
   Var<T> k = key.on(tape), v = value.on(tape);
   const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
-  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   k = apart_from(q, k, s), v = apart_from(q, v, s);
+  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   Var<T> y = Inputs<T>({q, k, v}, call.bias).output(tape, name, {s.batch, s.queries, heads * s.value_width});
   const Kept<T> kept = run_forward(call, tape, {y.data(), nullptr, nullptr}, y.requires_grad());
   tape.on_backward(y, [=] {
@@ -313,8 +313,8 @@ AttentionResult<T> attention_with_weights(Var<T> q, Operand<T> key, Operand<T> v
   Tape<T>& tape = q.tape(name);
   Var<T> k = key.on(tape), v = value.on(tape);
   const AttentionShape s = separate_shape(name, q, k, v, heads, attend);
-  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   k = apart_from(q, k, s), v = apart_from(q, v, s);
+  const Call<T> call = call_of<T>(name, s, tape, attend, q.data(), k.data(), v.data());
   const Inputs<T> inputs({q, k, v}, call.bias);
   Var<T> y = inputs.output(tape, name, {s.batch, s.queries, heads * s.value_width});
   Var<T> weights = inputs.output(tape, name, {s.batch, heads, s.queries, s.keys});

@@ -122,7 +122,9 @@ Var<T> Tape<T>::output_from(const char* op, Shape shape, const Var<T>* inputs, s
   node.requires_grad = requires_grad;
   node.is_output = true;
   if (requires_grad) open_.push_back(node.owner);
-  return handle(nodes_.size() - 1);
+  const Var<T> y = handle(nodes_.size() - 1);
+  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->opened(y);  // which may bring further observers
+  return y;
 }
 
 template <class T>
@@ -178,6 +180,7 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
   // Whatever uses any of the outputs was recorded after all of them, so the first one's turn comes late enough.
   nodes_[group[0]].callback = callback;
   nodes_[group[0]].run = run;
+  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->closed(handle(group[0]));
 }
 
 template <class T>
@@ -313,8 +316,17 @@ bool Tape<T>::run_callback(std::size_t i) {
   if (std::none_of(outputs, end, [&](auto o) { return nodes_[o].gradient == Gradient::present; })) return false;
   for (const auto* o = outputs; o != end; ++o)
     if (nodes_[*o].requires_grad) zeroed_gradient(nodes_[*o]);
-  nodes_[i].run(nodes_[i].callback);
+  run_observed(i, observers_.size());
   return true;
+}
+
+/// The callback, within the observers before the given one: the last to come stands outermost.
+template <class T>
+void Tape<T>::run_observed(std::size_t i, std::size_t observer) {
+  if (observer == 0)
+    nodes_[i].run(nodes_[i].callback);
+  else
+    observers_[observer - 1]->backward(handle(i), [&] { run_observed(i, observer - 1); });
 }
 
 template <class T>

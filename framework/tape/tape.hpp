@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <xtape/framework/base/memory.hpp>
+#include <xtape/framework/tape/observer.hpp>
 #include <xtape/framework/tape/parameter.hpp>
 #include <xtape/framework/tape/var.hpp>
 
@@ -162,6 +163,26 @@ class Tape {
   /// running backward again; all gradients are left as they were. Empty if that makes none.
   std::optional<NonFinite<T>> find_non_finite_gradient(Var<T> scalar);
 
+  // ---- looking at a record
+
+  /// The observer is told of every op from now on, until the tape ends or unobserve. It must live as long. The last to
+  /// come stands outermost around a callback; one that is told already is not told twice, but counts as the last.
+  void observe(TapeObserver<T>& observer) { unobserve(observer), observers_.push_back(&observer); }
+  void unobserve(TapeObserver<T>& observer) { std::erase(observers_, &observer); }
+  /// Number of values on the tape.
+  std::size_t size() const { return nodes_.size(); }
+  /// The value recorded at a place, counted from 0, and the place of a value: the same in every run of one program.
+  Var<T> at(std::size_t place);
+  std::size_t place(Var<T> x) const { return check(x, "place"), x.ticket_.node; }
+  /// What an op's output was made from, and all outputs of its op (itself alone if the op was not closed).
+  std::vector<Var<T>> inputs(Var<T> y);
+  std::vector<Var<T>> outputs(Var<T> y);
+  /// Runs the callback of the op that made y and nothing else: it adds to the gradients of its inputs from those that
+  /// its outputs have. All gradients stay. False if the op has no callback or none of its outputs a gradient.
+  bool backward_alone(Var<T> y);
+  /// The gradient of x is as if nothing had touched it: the next to do so starts anew.
+  void forget_grad(Var<T> x);
+
   // ---- the life of a record
 
   /// Forgets everything on the tape; every Var of it is refused from now on. Counts as the next step (see set_step).
@@ -182,8 +203,6 @@ class Tape {
   }
   std::uint64_t step() const { return step_; }
   MemoryUse memory() const;
-  /// Number of values on the tape.
-  std::size_t size() const { return nodes_.size(); }
 
   // ---- what handles are made of
 
@@ -245,6 +264,7 @@ class Tape {
   void begin_backward(Var<T> y);
   void run_backward(Var<T> y);
   bool run_callback(std::size_t node);
+  void run_observed(std::size_t node, std::size_t observer);
   void release_outputs(const Node& node);
   class KeptGradients;
   NonFinite<T> non_finite_at(std::uint32_t holder, std::size_t index, const T* numbers);
@@ -262,6 +282,7 @@ class Tape {
   std::uint64_t seed_, step_ = 0, ordinal_ = 0, first_row_ = 0;
   int no_grad_depth_ = 0, scope_depth_ = 0;
   bool training_ = true;
+  std::vector<TapeObserver<T>*> observers_;
 };
 
 /// The tape that the operands of an op live on. Throws TapeError in the op's name if one of them is empty, stale or of

@@ -1,6 +1,5 @@
 #pragma once
-// The table of ops. Every op of ops.hpp stands here, in several shapes; op_table_test.cpp runs the same checks over all
-// rows.
+// What a row of the table of ops is (see table.hpp).
 
 #include <functional>
 #include <span>
@@ -49,12 +48,21 @@ struct OpCase {
   std::vector<std::vector<Shape>> refused = {};  // inputs that must throw a ShapeError naming the op
 };
 
-inline std::string to_string(const OpCase& c) { return c.name + " " + c.variant; }
-
 namespace op_cases {
 
 /// Sizes 0, 1, prime and odd, ranks 0 to 4.
 inline const std::vector<Shape> any_shape = {{}, {1}, {7}, {0}, {2, 3}, {3, 0, 2}, {2, 3, 5}, {2, 1, 3, 17}};
+
+// The families, each in a file of its name, add their rows.
+void elementwise(std::vector<OpCase>& table);
+void reductions(std::vector<OpCase>& table);
+void products(std::vector<OpCase>& table);
+void shapes(std::vector<OpCase>& table);
+void rows(std::vector<OpCase>& table);
+void selects(std::vector<OpCase>& table);
+void tokens(std::vector<OpCase>& table);
+void losses(std::vector<OpCase>& table);
+void attention(std::vector<OpCase>& table);
 
 }  // namespace op_cases
 }  // namespace xtape

@@ -1,10 +1,8 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
 
-inline void reductions(std::vector<OpCase>& t) {
+void reductions(std::vector<OpCase>& t) {
   for (const Shape& shape : any_shape) {
     t.push_back({"sum", to_string(shape), {shape}, both([](auto x) { return sum(x[0]); })});
     if (shape.size() > 0) t.push_back({"mean", to_string(shape), {shape}, both([](auto x) { return mean(x[0]); })});

@@ -1,10 +1,8 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
 
-inline void rows(std::vector<OpCase>& t) {
+void rows(std::vector<OpCase>& t) {
   for (const Shape& shape : any_shape) {
     if (shape.rank() == 0) continue;
     t.push_back({"softmax",

@@ -1,8 +1,7 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
+namespace {
 
 /// A row for each reduction and each kind of target; `loss(x, target, reduction)` and its composed form.
 template <class Loss, class Reference>
@@ -28,7 +27,7 @@ void loss(std::vector<OpCase>& t, const char* name, Loss loss, Reference referen
       {name, "sum of nothing", {{0, 3}, {0, 3}}, both([=](auto x) { return loss(x[0], x[1], Reduction::sum); })});
 }
 
-inline void cross_entropy_rows(std::vector<OpCase>& t) {
+void cross_entropy_rows(std::vector<OpCase>& t) {
   static const std::vector<double> class_weights = {1, 0.5, 0, 2, 0.25};
   const xt::xarray<int> targets = {{2, -100, 0}, {4, 4, -100}};
   for (const auto& [text, options] : std::vector<std::pair<const char*, CrossEntropyOptions>>{
@@ -55,7 +54,9 @@ inline void cross_entropy_rows(std::vector<OpCase>& t) {
       {"cross_entropy", "nothing counts", {{2, 5}}, both([=](auto x) { return cross_entropy(x[0], ignored); })});
 }
 
-inline void losses(std::vector<OpCase>& t) {
+}  // namespace
+
+void losses(std::vector<OpCase>& t) {
   cross_entropy_rows(t);
   loss(
       t, "mse", [](auto x, auto y, Reduction r) { return mse(x, y, r); },

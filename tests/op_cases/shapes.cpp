@@ -1,10 +1,8 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
 
-inline void shapes(std::vector<OpCase>& t) {
+void shapes(std::vector<OpCase>& t) {
   t.push_back({"reshape",
                "",
                {{2, 6}},
@@ -74,6 +72,7 @@ inline void shapes(std::vector<OpCase>& t) {
                  }),
                  Domain::normal,
                  unlike});
+  t.push_back({"stack", "three", {{2, 3}, {2, 3}, {2, 3}}, both([](auto x) { return stack({x[0], x[1], x[2]}, 0); })});
   t.push_back({"stack", "scalars", {{}, {}}, both([](auto x) { return stack({x[0], x[1], x[0]}, 0); })});
   t.push_back({"split",
                "by extents",

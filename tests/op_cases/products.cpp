@@ -1,10 +1,9 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
+namespace {
 
-inline void einsums(std::vector<OpCase>& t) {
+void einsums(std::vector<OpCase>& t) {
   const auto push = [&](const char* pattern, std::vector<Shape> shapes, OpPair op, OpPair reference,
                         std::vector<std::vector<Shape>> refused = {}) {
     t.push_back({"einsum", pattern, shapes, op, reference, Domain::normal, refused});
@@ -38,7 +37,9 @@ inline void einsums(std::vector<OpCase>& t) {
        both([](auto x) { return sum(x[0], 1) * sum(x[1]); }));
 }
 
-inline void products(std::vector<OpCase>& t) {
+}  // namespace
+
+void products(std::vector<OpCase>& t) {
   const auto op = both([](auto x) { return matmul(x[0], x[1]); });
   const std::vector<std::vector<Shape>> refused = {{{2, 3}, {4, 5}}, {{}, {2}}, {{2, 3, 4}, {3, 4, 5}}, {{3}, {4}}};
   for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{3, 4}, {4, 5}},

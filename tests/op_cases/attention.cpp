@@ -1,8 +1,7 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
+namespace {
 
 /// Attend with masks that live on the tape of x.
 template <class T>
@@ -19,7 +18,7 @@ Attend<T> attend_of(Tape<T>& tape, std::size_t batch, std::size_t queries, std::
   return attend;
 }
 
-inline void attention_of_sizes(std::vector<OpCase>& t) {
+void attention_of_sizes(std::vector<OpCase>& t) {
   struct Size {
     std::size_t batch, queries, keys, heads, key_width, value_width;
   };
@@ -105,7 +104,7 @@ struct PairMask {
 };
 
 /// Two batch rows, four heads, times that equal neither.
-inline void attention_of_pairs(std::vector<OpCase>& t, AttentionKernel kernel) {
+void attention_of_pairs(std::vector<OpCase>& t, AttentionKernel kernel) {
   constexpr std::size_t batch = 2, heads = 4, width = 3;
   for (const std::size_t keys : {5, 7})
     for (PairMask m : std::initializer_list<PairMask>{{2, {}, {}, {}, false, false},
@@ -146,7 +145,7 @@ inline void attention_of_pairs(std::vector<OpCase>& t, AttentionKernel kernel) {
     }
 }
 
-inline void rotary_positions(std::vector<OpCase>& t) {
+void rotary_positions(std::vector<OpCase>& t) {
   struct Size {
     std::size_t batch, time, heads, width;
   };
@@ -173,7 +172,9 @@ inline void rotary_positions(std::vector<OpCase>& t) {
       }
 }
 
-inline void attention(std::vector<OpCase>& t) {
+}  // namespace
+
+void attention(std::vector<OpCase>& t) {
   rotary_positions(t);
   attention_of_sizes(t);
   attention_of_pairs(t, AttentionKernel::materialised);

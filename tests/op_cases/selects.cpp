@@ -1,8 +1,7 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
+namespace {
 
 /// Ones at the diagonal that runs from the upper right to the lower left: what flip multiplies with.
 template <class T>
@@ -13,7 +12,9 @@ Var<T> flipped_last_axis(Var<T> x) {
   return reshape(matmul(reshape(x, {x.shape().rows(), n}), x.tape().input(ones)), x.shape());
 }
 
-inline void selects(std::vector<OpCase>& t) {
+}  // namespace
+
+void selects(std::vector<OpCase>& t) {
   const xt::xarray<int> some = {1, 0, 1, 2};
   t.push_back(
       {"index_select",

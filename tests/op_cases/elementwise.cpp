@@ -1,17 +1,16 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
+namespace {
 
 /// A row for each shape.
-inline void unary(std::vector<OpCase>& table, const char* name, OpPair op, Domain domain = Domain::normal,
-                  OpPair reference = {}) {
+void unary(std::vector<OpCase>& table, const char* name, OpPair op, Domain domain = Domain::normal,
+           OpPair reference = {}) {
   for (const Shape& shape : any_shape) table.push_back({name, to_string(shape), {shape}, op, reference, domain});
 }
 
-inline void binary(std::vector<OpCase>& table, const char* name, OpPair op, Domain domain = Domain::normal,
-                   OpPair reference = {}) {
+void binary(std::vector<OpCase>& table, const char* name, OpPair op, Domain domain = Domain::normal,
+            OpPair reference = {}) {
   const std::vector<std::pair<Shape, Shape>> shapes = {{{}, {}},
                                                        {{5}, {5}},
                                                        {{2, 3}, {}},
@@ -30,7 +29,9 @@ inline void binary(std::vector<OpCase>& table, const char* name, OpPair op, Doma
         {name, to_string(a) + to_string(b), {a, b}, op, reference, domain, {{{2, 3}, {4}}, {{2, 3}, {3, 2}}}});
 }
 
-inline void elementwise(std::vector<OpCase>& t) {
+}  // namespace
+
+void elementwise(std::vector<OpCase>& t) {
   binary(t, "add", both([](auto x) { return x[0] + x[1]; }));
   binary(t, "subtract", both([](auto x) { return x[0] - x[1]; }));
   binary(t, "multiply", both([](auto x) { return x[0] * x[1]; }));

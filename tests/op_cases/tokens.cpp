@@ -1,10 +1,8 @@
-#pragma once
-
 #include "op_cases/case.hpp"
 
 namespace xtape::op_cases {
 
-inline void tokens(std::vector<OpCase>& t) {
+void tokens(std::vector<OpCase>& t) {
   const xt::xarray<int> some = {{1, 0, 3}, {3, 3, 6}}, none = xt::zeros<int>(std::vector<std::size_t>{0, 3});
   for (const auto& [text, indices] : {std::pair("repeated", some), std::pair("none", none)})
     t.push_back(

@@ -1,0 +1,23 @@
+#pragma once
+// How a tape is watched: for tools that try one op of a whole model alone, plant a fault into one callback, or measure.
+
+#include <functional>
+
+#include <xtape/framework/tape/var.hpp>
+
+namespace xtape {
+
+/// Is told of every op (Tape::observe). An exception that it throws ends the forward or backward.
+template <class T>
+class TapeObserver {
+ public:
+  virtual ~TapeObserver() = default;
+  /// An op has opened an output and has not read its inputs yet. One with several outputs opens each.
+  virtual void opened(Var<T>) {}
+  /// An op has filled and closed its outputs, of which this is the first. Only ops with a gradient are closed.
+  virtual void closed(Var<T>) {}
+  /// Stands in place of the callback of the op whose first output this is: `run` runs it.
+  virtual void backward(Var<T>, const std::function<void()>& run) { run(); }
+};
+
+}  // namespace xtape

@@ -1,0 +1,21 @@
+#pragma once
+// The table of ops: every op of ops.hpp, in several shapes. What checks ops runs over all rows.
+
+#include <xtensor/xarray.hpp>
+
+#include "op_cases/case.hpp"
+
+namespace xtape {
+
+/// "softmax (2, 3)"
+std::string to_string(const OpCase& c);
+
+namespace op_cases {
+
+const std::vector<OpCase>& table();
+
+/// Random inputs of a row in its domain.
+std::vector<xt::xarray<double>> inputs_of(const OpCase& c, std::uint64_t seed);
+
+}  // namespace op_cases
+}  // namespace xtape
