@@ -17,7 +17,7 @@ TEST(GradcheckSeeds, RaiseNoFalseAlarm) {
   double worst = 0;
   const auto entries = examples::all_entries();
   const auto begin = std::chrono::steady_clock::now();
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     for (const auto& entry : entries) {
       examples::CheckSettings settings;
       settings.seed = seed;
@@ -36,6 +36,8 @@ TEST(GradcheckSeeds, RaiseNoFalseAlarm) {
         }
       }
     }
+    if (seed % 20 == 19) std::cout << seed + 1 << " seeds: " << elements << " elements" << std::endl;
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::cout << seeds << " seeds, " << entries.size() << " ops, layers and models: " << checks << " checks, " << tensors
             << " tensors, " << elements << " elements, " << failed << " false alarms, " << kinks << " at kinks, "
