@@ -16,9 +16,10 @@ namespace {
 
 constexpr double step = 1e-3;  // of the first differences, in sizes of the elements that are moved
 constexpr std::size_t most_blamed = 16;
-constexpr std::size_t most_halvings = 64;  // of one input: enough for one wrong element and some kinks
-/// Numbers that may be computed by runs for one op alone, and by all runs. Beyond the first only differences that all
-/// ops share are taken, beyond the second none.
+constexpr std::size_t most_one_by_one = 1000;  // elements of an input
+constexpr std::size_t most_halvings = 32;      // of one input: enough for one wrong element and some kinks
+/// Numbers that may be computed by runs for one op alone, and by all runs; a run costs no less than some 5000. Beyond
+/// the first only differences that all ops share are taken, beyond the second none.
 constexpr double most_numbers_alone = 1e9, most_numbers = 4e9;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -63,7 +64,8 @@ class Search {
  private:
   std::vector<Judged> confirmed_suspects();
   std::vector<Judged> found_along_directions(const std::vector<Judged>& without);
-  double numbers(std::size_t runs) const { return static_cast<double>(runs) * record_.numbers(); }
+  std::vector<Judged> found_one_by_one(const std::vector<Judged>& undecided, const std::vector<Judged>& found);
+  double numbers(std::size_t runs) const { return static_cast<double>(runs) * (record_.numbers() + 5000); }
   bool may_run_alone() const { return numbers(replay_->lone_runs()) < most_numbers_alone; }
   Line line(Probe& probe);
   Judged judge(Probe& probe);
@@ -179,6 +181,9 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
   auto judged = judge_all(probes);
   for (Probe& probe : probes) ++probe.direction, probe.known.clear();
   for (const Judged& along_other : judge_all(probes)) judged.push_back(along_other);
+  std::vector<Judged> undecided;
+  std::copy_if(judged.begin(), judged.end(), std::back_inserter(undecided),
+               [](const Judged& j) { return j.reason != Reason::ok; });
 
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Judged>> open;  // what is left to search of each input
   std::vector<Judged> found, halved;
@@ -210,7 +215,32 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
     }
     judged = judge_all(probes);
   }
+  for (const Judged& wrong : found_one_by_one(undecided, found)) found.push_back(wrong);
   return found;
+}
+
+/// Every element of what is not right along its directions, where halving found nothing: too many elements are at
+/// kinks.
+std::vector<Judged> Search::found_one_by_one(const std::vector<Judged>& undecided, const std::vector<Judged>& found) {
+  std::vector<Probe> probes;
+  for (const Judged& whole : undecided) {
+    const auto is_same = [&](const auto& j) { return j.input == whole.probe.input; };
+    const auto is_found = [&](const Judged& j) { return is_same(j.probe); };
+    if (whole.probe.end > most_one_by_one || numbers(replay_->runs()) > most_numbers) continue;
+    if (std::any_of(found.begin(), found.end(), is_found) || std::any_of(probes.begin(), probes.end(), is_same))
+      continue;
+    for (std::size_t k = 0; k < whole.probe.end; ++k)
+      probes.push_back({whole.probe.op, whole.probe.input, 0, k, k + 1});
+  }
+  std::map<std::pair<std::size_t, std::size_t>, Judged> worst;
+  for (const Judged& j : judge_all(probes)) {
+    const auto [known, is_first] = worst.try_emplace(order_of(j), j);
+    if (!is_first && is_worse(j, known->second)) known->second = j;
+  }
+  std::vector<Judged> wrong;
+  for (const auto& [order, j] : worst)
+    if (j.reason == Reason::mismatch) wrong.push_back(j);
+  return wrong;
 }
 
 std::vector<Judged> Search::wrong_elements() {

@@ -20,10 +20,10 @@ namespace xtape::detail {
 /// tried as well, the list gives names. Values and gradients of parameters are afterwards as they were. Throws what f
 /// throws.
 ///
-/// All ops share runs of f: a right function takes some 60 of them, and a wrong argument 10 to 40 for every halving of
-/// its elements. For large functions the numbers that all runs compute are limited. Where a search ends early for it,
-/// the place of the blame is where the wrong elements begin, and its numbers are those of a random direction through
-/// them.
+/// All ops share runs of f: some 50 of them, twice as many where nothing is wrong, and 10 to 30 for every halving of a
+/// wrong argument's elements. For large functions the numbers that all runs compute are limited. Where a search ends
+/// early for it, the place of the blame is where the wrong elements begin, and its numbers are those of a random
+/// direction through them.
 std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>& shapes,
                               const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
                               std::uint64_t seed);
