@@ -106,6 +106,16 @@ TEST(Difference, WhereTheFunctionLevelsOffWithinTheStep) {
   EXPECT_EQ(judged(bump, x, 0, 1), Reason::mismatch);
 }
 
+TEST(Difference, WhereTheFunctionSwingsWithinTheStep) {
+  const auto f = [](double x) { return std::sin(x); };
+  Rng rng(3);
+  for (int i = 0; i < 300; ++i) {
+    const double x = 1e6 + rng.normal(), slope = std::cos(x);
+    EXPECT_EQ(judged(f, x, slope, 1), Reason::ok) << i;
+    EXPECT_EQ(judged(f, x, slope + 1e-2, 1), Reason::mismatch) << i;
+  }
+}
+
 TEST(Difference, AtAKinkTheOneSidedSlopesAreTheBounds) {
   for (const double inside : {0.0, 0.5, 1.0}) {
     const Outcome outcome = try_claim(rectified, 0, inside, 1);

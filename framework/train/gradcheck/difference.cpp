@@ -72,12 +72,18 @@ struct Table {
     look_for_kink(k);
   }
 
-  /// False if the steps are so wide that f does something else there: if it levels off on both sides, its differences
-  /// agree about nothing. Central differences have to draw nearer, and bends, the jumps times h, to fall like h^2.
+  /// False if the steps are so wide that f does something else there: if it levels off on both sides, or swings to and
+  /// fro, its differences agree about nothing. With each step f has to change less, central differences have to draw
+  /// nearer, and bends, the jumps times h, to fall like h^2.
   bool regular(std::size_t k) const {
     const auto moved = [&](std::size_t level) { return std::abs(steps[level].central - steps[level - 1].central); };
     const auto bend = [&](std::size_t level) { return std::abs(steps[level].jump()) * steps[level].step; };
+    const auto change_of_f = [&](std::size_t level) {
+      return (std::abs(steps[level].above) + std::abs(steps[level].below)) * steps[level].step;
+    };
     const double noise = 2 * safety * steps[k].noise;
+    for (std::size_t level = 1; level <= k; ++level)
+      if (change_of_f(level) > change_of_f(level - 1) / 1.15 + noise) return false;
     return moved(k) <= 0.9 * moved(k - 1) + noise / steps[k].step && bend(k) <= bend(k - 1) / 1.6 + noise;
   }
 
@@ -122,7 +128,9 @@ Pair<Derivative> ridders(const Line& f, double h, const Middle& middle, const Pa
     bool enough = k >= 2, worse = k >= 4;
     for (std::size_t p = 0; p < projections; ++p) {
       tables[p].add(k, s[p]);
-      enough = enough && settled(tables[p].result(), claims[p]);
+      // What would refute the claim is looked at for longer.
+      const Derivative& d = tables[p].result();
+      enough = enough && settled(d, claims[p]) && (k >= 4 || d.allows(claims[p].analytic));
       worse = worse && !(tables[p].change[k] < 2 * tables[p].smooth.bar);
     }
     if (enough || worse) break;
@@ -165,7 +173,8 @@ struct Search {
                           .bar = kinked.slack,
                           .noise = kinked.noise,
                           .step = kinked.step};
-    if (!tolerable(side, claim)) return;
+    // Further kinks may lie between the wide step and this one: only a claim that fits neither is refuted.
+    if (!tolerable(side, claim) || (d.allows(claim.analytic) && !side.allows(claim.analytic))) return;
     smooth = side;
     kinked = {};
     done = true;
@@ -193,7 +202,7 @@ void search_at(const Line& f, double h, const Middle& middle, const Pair<Claim>&
   for (std::size_t p = 0; p < projections; ++p)
     if (!searches[p].done) refuted[p] = searches[p].take(found[p]);
   if (!refuted[0] && !refuted[1]) return;
-  const auto other = ridders(f, h / 1.7, middle, claims);
+  const auto other = ridders(f, h / 4.3, middle, claims);
   for (std::size_t p = 0; p < projections; ++p)
     if (refuted[p]) searches[p].confirm(found[p], other[p]);
 }
