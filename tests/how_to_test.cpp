@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "support.hpp"
@@ -160,10 +161,14 @@ std::vector<std::string> code_of(const std::string& page) {
   return blocks;
 }
 
-/// The text with numbers as # and without what aligns it.
-std::string without_numbers(const std::string& text) {
+/// The lines of a text with numbers as # and without what aligns them. Which tensor is worst depends on the numbers, so
+/// the order of the lines is that of the alphabet.
+std::multiset<std::string> without_numbers(const std::string& text) {
   const std::string signs = std::regex_replace(text, std::regex(R"(-?[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?)"), "#");
-  return std::regex_replace(signs, std::regex(" +"), " ");
+  std::istringstream lines(std::regex_replace(signs, std::regex(" +"), " "));
+  std::multiset<std::string> result;
+  for (std::string line; std::getline(lines, line);) result.insert(line);
+  return result;
 }
 
 TEST(HowTo, ThePageShowsTheReportOfAWrongGradient) {
