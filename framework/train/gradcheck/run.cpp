@@ -12,6 +12,7 @@ namespace {
 
 void check_elements(Checked& checked, const Settings& settings, GradcheckReport& report) {
   const Claimed claimed(checked);
+  Rounding rounding(checked, claimed);
   const auto objections = claimed.objections(checked);
   checked.check_parameters();
   const Outset outset = outset_of(checked);
@@ -24,7 +25,8 @@ void check_elements(Checked& checked, const Settings& settings, GradcheckReport&
       tensor.note = outset.note;
       continue;
     }
-    check_tensor(checked, i, claimed.gradients[i], outset.middle, {settings.samples, settings.directions}, tensor);
+    check_tensor(checked, i, claimed.gradients[i], outset.middle, rounding, {settings.samples, settings.directions},
+                 tensor);
     if (objections[i].reason <= tensor.reason) continue;
     tensor.reason = objections[i].reason;
     tensor.worst = objections[i].where;
@@ -36,6 +38,7 @@ void check_elements(Checked& checked, const Settings& settings, GradcheckReport&
 /// Moves everything at once; where that disagrees, each tensor by itself.
 void check_directions(Checked& checked, const Settings& settings, GradcheckReport& report) {
   const Claimed claimed(checked);
+  Rounding rounding(checked, claimed);
   checked.check_parameters();
   const Outset outset = outset_of(checked);
   TensorReport all{.name = "all inputs and parameters"};
@@ -66,8 +69,8 @@ void check_directions(Checked& checked, const Settings& settings, GradcheckRepor
   report.tensors.push_back(all);
   for (std::size_t i = 0; begun && all.reason > Reason::inconclusive && i < checked.count(); ++i) {
     TensorReport tensor{.name = checked.name(i), .shape = checked.shape(i)};
-    check_tensor(checked, i, claimed.gradients[i], outset.middle, {.samples = 1, .directions = settings.directions},
-                 tensor);
+    check_tensor(checked, i, claimed.gradients[i], outset.middle, rounding,
+                 {.samples = 1, .directions = settings.directions}, tensor);
     if (tensor.reason > Reason::inconclusive) report.tensors.push_back(tensor);
   }
   checked.check_parameters();

@@ -1,7 +1,7 @@
 #pragma once
 // One tensor under check: its elements, or a sample of them and random directions through all.
 
-#include <xtape/framework/train/gradcheck/checked.hpp>
+#include <xtape/framework/train/gradcheck/rounding.hpp>
 
 namespace xtape::detail {
 
@@ -13,9 +13,10 @@ struct Sampling {
   static constexpr std::size_t whole_limit = 1000, default_samples = 100;
 };
 
-/// Judges tensor i, given what is claimed for both projections. Of a tensor of which a sample is checked, the element
-/// with the largest gradient is in it; and where a random direction disagrees, halving it finds an element that does.
+/// Judges tensor i, given what is claimed for both projections and what rounding does to it. Of a tensor of which a
+/// sample is checked, the element with the largest gradient is in it; and where a random direction disagrees, halving
+/// it finds an element that does.
 void check_tensor(Checked& checked, std::size_t i, const Pair<std::vector<double>>& analytic, const Middle& middle,
-                  const Sampling& sampling, TensorReport& report);
+                  Rounding& rounding, const Sampling& sampling, TensorReport& report);
 
 }  // namespace xtape::detail
