@@ -96,6 +96,14 @@ TEST(GradientCheck, FindsNothingWrong) {
     EXPECT_NE(line_of(line.substr(0, line.find(' ')), run.output), "") << line;
 }
 
+TEST(GradientCheck, FindsNothingWrongInLayersAndModelsWithFurtherSeeds) {
+  for (int seed = 1; seed < 5; ++seed) {
+    const Finished run = gradient_check(fmt::format("--only '[A-Z]*' --samples 50 --seed {}", seed));
+    EXPECT_EQ(run.code, 0) << run.output;
+    EXPECT_TRUE(holds(run.output, "TransformerLm")) << run.output;
+  }
+}
+
 TEST(GradientCheck, ChecksWhatAPatternNames) {
   const Finished run = gradient_check("--only '*_norm' --only Linear");
   EXPECT_EQ(run.code, 0) << run.output;
