@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "common/utf8.hpp"
+#include "program.hpp"
 #include "support.hpp"
 
 namespace examples {
@@ -21,23 +22,7 @@ namespace fs = std::filesystem;
 const fs::path golden_folder = fs::path(XTAPE_SOURCE_DIR) / "tests/golden";
 const fs::path data_folder = fs::path(XTAPE_SOURCE_DIR) / "examples/data";
 
-struct Finished {
-  int code;
-  std::string output;  // of both streams
-};
-std::string read_all(int descriptor) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t n; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  return text;
-}
-/// Runs the program in a shell, its output in a pipe.
-Finished walkthrough(const std::string& flags) {
-  FILE* pipe = ::popen((XTAPE_ATTENTION_WALKTHROUGH " " + flags + " 2>&1").c_str(), "r");
-  const std::string output = read_all(::fileno(pipe));
-  return {WEXITSTATUS(::pclose(pipe)), output};
-}
+Finished walkthrough(const std::string& flags) { return run_program(XTAPE_ATTENTION_WALKTHROUGH " " + flags); }
 /// Runs the program without flags on a terminal of its own.
 std::string walkthrough_on_a_terminal() {
   int terminal = -1;
@@ -64,8 +49,6 @@ std::string read_file(const fs::path& path) {
   EXPECT_TRUE(file) << "cannot read " << path;
   return {std::istreambuf_iterator<char>(file), {}};
 }
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // ---- golden texts
 
 /// A line with its numbers cut out.

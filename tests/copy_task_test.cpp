@@ -12,24 +12,13 @@
 #include "common/progress.hpp"
 #include "common/score.hpp"
 #include "common/tasks.hpp"
+#include "program.hpp"
 #include "support.hpp"
 
 namespace examples {
 namespace {
 
-struct Finished {
-  int code;
-  std::string output;  // of both streams
-};
-Finished copy_task(const std::string& flags) {
-  FILE* pipe = ::popen((XTAPE_COPY_TASK " " + flags + " 2>&1").c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer;
-  while (std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
-  return {WEXITSTATUS(::pclose(pipe)), output};
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+Finished copy_task(const std::string& flags) { return run_program(XTAPE_COPY_TASK " " + flags); }
 
 std::string file_text(const std::string& path) {
   std::ifstream file(path);

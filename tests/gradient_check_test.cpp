@@ -11,26 +11,12 @@
 #include <sstream>
 
 #include "files.hpp"
+#include "program.hpp"
 
 namespace examples {
 namespace {
 
-struct Finished {
-  int code;
-  std::string output;  // of both streams
-};
-std::string read_all(int descriptor) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t n; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  return text;
-}
-Finished gradient_check(const std::string& flags) {
-  FILE* pipe = ::popen((XTAPE_GRADIENT_CHECK " " + flags + " 2>&1").c_str(), "r");
-  const std::string output = read_all(::fileno(pipe));
-  return {WEXITSTATUS(::pclose(pipe)), output};
-}
+Finished gradient_check(const std::string& flags) { return run_program(XTAPE_GRADIENT_CHECK " " + flags); }
 /// The same on a terminal of its own.
 std::string gradient_check_on_a_terminal(const char* only) {
   int terminal = -1;
@@ -46,7 +32,6 @@ std::string gradient_check_on_a_terminal(const char* only) {
   return output;
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
