@@ -150,7 +150,8 @@ TYPED_TEST(AttentionMasks, AQueryThatSeesNothingGivesZeroAndFiniteGradients) {
   using T = TypeParam;
   for (const Path path : cross_paths) {
     SCOPED_TRACE(to_string(path));
-    const Var<T> q = this->tape.input(time_column<T>({1, 0.5}), true), k = this->tape.input(time_column<T>({0, 1, 2}), true),
+    const Var<T> q = this->tape.input(time_column<T>({1, 0.5}), true),
+                 k = this->tape.input(time_column<T>({0, 1, 2}), true),
                  v = this->tape.input(time_column<T>({1, 2, 4}), true);
     const Attend<T> attend{
         .allow_keys = this->keys({true, true, false}), .allow_queries = this->keys({false, true}), .scale = 1};
