@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include <xtape/framework/base/parallel.hpp>
+#include <xtape/framework/train/replacement.hpp>
 #include "common/progress.hpp"
 #include "gradient_check/outcome.hpp"
 
@@ -174,7 +175,12 @@ int run(const Settings& s) {
 
   const auto& outcomes = page.outcomes();
   fmt::print("{}{}\n", outcomes.back().passed ? "\n" : "", closing_text(outcomes));
-  if (!s.json.empty()) write_file(s.json, to_json(outcomes, s.check).dump(2) + "\n");
+  if (!s.json.empty()) {
+    const std::string text = to_json(outcomes, s.check).dump(2) + "\n";
+    xtape::Replacement file(s.json);
+    file.write(text.data(), text.size());
+    file.finish();
+  }
   const bool planted = std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.planted > 0; });
   xtape::require(
       s.check.broken_op.empty() || planted,

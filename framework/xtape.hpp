@@ -16,6 +16,7 @@
 #include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/parameter_group.hpp>
+#include <xtape/framework/train/replacement.hpp>
 #include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/safetensors.hpp>
 #include <xtape/framework/train/schedule.hpp>

@@ -1,9 +1,5 @@
 // The walk through attention as a reader meets it: golden texts, its page, its verdicts, and the width of characters.
 
-#include <pty.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -24,26 +20,8 @@ const fs::path data_folder = fs::path(XTAPE_SOURCE_DIR) / "examples/data";
 
 Finished walkthrough(const std::string& flags) { return run_program(XTAPE_ATTENTION_WALKTHROUGH " " + flags); }
 /// Runs the program without flags on a terminal of its own.
-std::string walkthrough_on_a_terminal() {
-  int terminal = -1;
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (child == 0) {
-    ::unsetenv("NO_COLOR");
-    ::execl(XTAPE_ATTENTION_WALKTHROUGH, "attention_walkthrough", static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
-  const std::string output = read_all(terminal);
-  ::waitpid(child, nullptr, 0);
-  ::close(terminal);
-  return output;
-}
+std::string walkthrough_on_a_terminal() { return run_on_a_terminal({XTAPE_ATTENTION_WALKTHROUGH}); }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file) << "cannot read " << path;

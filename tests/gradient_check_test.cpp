@@ -1,9 +1,5 @@
 // The gradient check of everything as a user runs it.
 
-#include <pty.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -19,25 +15,9 @@ namespace {
 Finished gradient_check(const std::string& flags) { return run_program(XTAPE_GRADIENT_CHECK " " + flags); }
 /// The same on a terminal of its own.
 std::string gradient_check_on_a_terminal(const char* only) {
-  int terminal = -1;
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (child == 0) {
-    ::unsetenv("NO_COLOR");
-    ::execl(XTAPE_GRADIENT_CHECK, "gradient_check", "--only", only, static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
-  const std::string output = read_all(terminal);
-  ::waitpid(child, nullptr, 0);
-  ::close(terminal);
-  return output;
+  return run_on_a_terminal({XTAPE_GRADIENT_CHECK, "--only", only});
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 /// The line of the table that belongs to an entry.
 std::string line_of(const std::string& entry, const std::string& output) {
   for (const std::string& line : lines_of(output))

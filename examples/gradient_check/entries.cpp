@@ -22,16 +22,6 @@ Checked check(const Function& f, Inputs inputs, ParameterList<double> parameters
   return checked;
 }
 
-Inputs normal_inputs(const std::vector<Shape>& shapes, std::uint64_t seed) {
-  Inputs inputs;
-  for (const Shape& shape : shapes) {
-    Rng rng(seed * 100 + inputs.size());
-    auto& x = inputs.emplace_back(xt::zeros<double>(std::vector<std::size_t>(shape.begin(), shape.end())));
-    for (double& element : x) element = rng.normal();
-  }
-  return inputs;
-}
-
 void shake(ParameterList<double> parameters, std::uint64_t seed) {
   Rng rng(seed, std::uint64_t{1} << 32);
   for (auto& [name, parameter] : parameters)

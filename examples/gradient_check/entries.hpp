@@ -7,6 +7,7 @@
 
 #include <xtape/framework/train/gradcheck.hpp>
 #include "gradient_check/planted_fault.hpp"
+#include "op_cases/table.hpp"
 
 namespace examples {
 
@@ -50,7 +51,6 @@ using Function = std::function<xtape::Var<double>(xtape::Tape<double>&, std::spa
 
 /// Checks the function, with the fault of the settings.
 Checked check(const Function& f, Inputs inputs, xtape::ParameterList<double> parameters, const CheckSettings& settings);
-Inputs normal_inputs(const std::vector<xtape::Shape>& shapes, std::uint64_t seed);
 /// Moves parameters away from 0 and 1, where a wrong gradient may be right by accident.
 void shake(xtape::ParameterList<double> parameters, std::uint64_t seed);
 
@@ -66,7 +66,7 @@ Check module_check(std::vector<xtape::Shape> shapes, Make make, Call call) {
             const auto f = [&](xtape::Tape<double>& tape, std::span<const xtape::Var<double>> x) {
               return call(module, tape, x);
             };
-            return check(f, normal_inputs(shapes, settings.seed), list, settings);
+            return check(f, xtape::op_cases::random_inputs(shapes, settings.seed), list, settings);
           }};
 }
 

@@ -1,13 +1,9 @@
 #include "gradient_check/outcome.hpp"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "common/progress.hpp"
@@ -163,24 +159,6 @@ nlohmann::ordered_json to_json(const std::vector<Outcome>& outcomes, const Check
                                {"checks", std::move(checks)}});
   }
   return json;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".writing." + std::to_string(::getpid());
-  const auto check = [&](bool ok) {
-    if (ok) return;
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    xtape::raise("{} cannot be written: {}", path, std::strerror(error));
-  };
-  {
-    std::ofstream file(temporary);
-    check(file.good());
-    file << text;
-    file.close();
-    check(file.good());
-  }
-  check(::rename(temporary.c_str(), path.c_str()) == 0);
 }
 
 }  // namespace examples

@@ -30,7 +30,5 @@ std::string closing_text(const std::vector<Outcome>& outcomes);
 /// {"seed", "samples", "passed", "entries": [{"kind", "name", "passed", "verdict", "checks": [{"variant",
 /// "report"}]}]}, with what `break` planted, if anything.
 nlohmann::ordered_json to_json(const std::vector<Outcome>& outcomes, const CheckSettings& settings);
-/// Writes the file whole, or throws an Error and leaves it as it was.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace examples

@@ -100,7 +100,7 @@ GradcheckReport::operator bool() const {
   return problem.empty() && std::all_of(tensors.begin(), tensors.end(), passes);
 }
 
-void sort_worst_first(GradcheckReport& report) {
+void detail::sort_worst_first(GradcheckReport& report) {
   std::stable_sort(report.tensors.begin(), report.tensors.end(), [](const TensorReport& a, const TensorReport& b) {
     if (a.reason != b.reason) return a.reason > b.reason;
     return a.reason > Reason::kink && a.worst.ratio() > b.worst.ratio();

@@ -59,12 +59,15 @@ struct GradcheckReport {
   std::string problem;                // a sentence, if the function could not be checked as a function
   explicit operator bool() const;
 };
-/// Failures before the rest, of equal ones those that are further off; what passed keeps its order.
-void sort_worst_first(GradcheckReport& report);
 /// A table of one line a tensor, then who is to blame.
 std::string to_string(const GradcheckReport& report);
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
 /// The same as JSON: {"passed", "problem", "tensors": [...], "blame": [...]}; numbers beyond finite are strings.
 std::string to_json(const GradcheckReport& report);
+
+namespace detail {
+/// Failures before the rest, of equal ones those that are further off; what passed keeps its order.
+void sort_worst_first(GradcheckReport& report);
+}  // namespace detail
 
 }  // namespace xtape

@@ -1,16 +1,15 @@
 #include <xtape/framework/train/safetensors.hpp>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include <xtape/framework/train/replacement.hpp>
 
 namespace xtape {
 namespace {
@@ -178,58 +177,6 @@ std::vector<T> SafetensorsFile::read(const std::string& name) const {
   }
 }
 
-namespace {
-
-/// A file that is removed again unless it was renamed into place.
-class Replacement {
- public:
-  explicit Replacement(const std::filesystem::path& path)
-      : path_(path),
-        temporary_(path.string() + ".writing." + std::to_string(::getpid())),
-        file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    check(file_ >= 0);
-  }
-  Replacement(const Replacement&) = delete;
-  Replacement& operator=(const Replacement&) = delete;
-  ~Replacement() {
-    if (file_ >= 0) ::close(file_);
-    if (!done_) ::unlink(temporary_.c_str());
-  }
-  void write(const void* data, std::size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(file_, at, size);
-      if (written < 0 && errno == EINTR) continue;
-      check(written >= 0);
-      at += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-  void finish() {
-    check(::fsync(file_) == 0);
-    const int file = std::exchange(file_, -1);
-    check(::close(file) == 0);
-    check(::rename(temporary_.c_str(), path_.c_str()) == 0);
-    done_ = true;
-    const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-    if (const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); directory >= 0) {
-      ::fsync(directory);  // makes the new name durable; the content already is
-      ::close(directory);
-    }
-  }
-
- private:
-  void check(bool ok) const {
-    if (!ok) throw Error(fmt::format("[safetensors] {} cannot be written: {}", path_.string(), std::strerror(errno)));
-  }
-  std::filesystem::path path_;
-  std::string temporary_;
-  int file_;
-  bool done_ = false;
-};
-
-}  // namespace
-
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& arrays,
                        const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -263,7 +210,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data starts at a multiple of 8
   const std::uint64_t length = text.size();
-  Replacement file(path);
+  Replacement file(path, "[safetensors] ");
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
   for (const NamedArray& array : arrays)

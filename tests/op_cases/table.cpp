@@ -15,18 +15,22 @@ const std::vector<OpCase>& table() {
   return rows_of_table;
 }
 
-std::vector<xt::xarray<double>> inputs_of(const OpCase& c, std::uint64_t seed) {
+std::vector<xt::xarray<double>> random_inputs(const std::vector<Shape>& shapes, std::uint64_t seed, Domain domain) {
   std::vector<xt::xarray<double>> inputs;
-  for (const Shape& shape : c.inputs) {
+  for (const Shape& shape : shapes) {
     Rng rng(seed * 100 + inputs.size());
     auto& x = inputs.emplace_back(xt::zeros<double>(std::vector<std::size_t>(shape.begin(), shape.end())));
     for (double& element : x) {
       element = rng.normal();
-      if (c.domain == Domain::positive) element = 0.5 + 2 / (1 + std::exp(-element));
-      if (c.domain == Domain::off_kinks && std::abs(element) < 0.1) element += element < 0 ? -0.1 : 0.1;
+      if (domain == Domain::positive) element = 0.5 + 2 / (1 + std::exp(-element));
+      if (domain == Domain::off_kinks && std::abs(element) < 0.1) element += element < 0 ? -0.1 : 0.1;
     }
   }
   return inputs;
+}
+
+std::vector<xt::xarray<double>> inputs_of(const OpCase& c, std::uint64_t seed) {
+  return random_inputs(c.inputs, seed, c.domain);
 }
 
 }  // namespace op_cases

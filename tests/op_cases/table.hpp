@@ -14,7 +14,10 @@ namespace op_cases {
 
 const std::vector<OpCase>& table();
 
-/// Random inputs of a row in its domain.
+/// Random arrays of the given shapes.
+std::vector<xt::xarray<double>> random_inputs(const std::vector<Shape>& shapes, std::uint64_t seed,
+                                              Domain domain = Domain::normal);
+/// Those of a row, in its domain.
 std::vector<xt::xarray<double>> inputs_of(const OpCase& c, std::uint64_t seed);
 
 }  // namespace op_cases

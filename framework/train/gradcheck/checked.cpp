@@ -6,6 +6,7 @@
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
+#include <xtape/framework/train/gradcheck/projected_change.hpp>
 
 namespace xtape::detail {
 namespace {
@@ -16,18 +17,10 @@ bool same_bits(const double* a, const double* b, std::size_t count) {
   return count == 0 || std::memcmp(a, b, count * sizeof(double)) == 0;
 }
 
-/// Sum of (y - before) w; outputs that are the same bit for bit carry no rounding errors. Compensated summation
-/// (Neumaier 1974): differences of such sums are taken.
 Projected project_on(const std::vector<double>& w, const double* y, const std::vector<double>& before) {
-  double sum = 0, lost = 0, magnitude = 0;
-  for (std::size_t k = 0; k < w.size(); ++k) {
-    if (same_bits(y + k, &before[k], 1)) continue;
-    const double term = (y[k] - before[k]) * w[k], next = sum + term;
-    lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
-    sum = next;
-    magnitude += std::max(std::abs(y[k]), std::abs(before[k])) * std::abs(w[k]);
-  }
-  return {sum + lost, magnitude};
+  ProjectedChange change;
+  for (std::size_t k = 0; k < w.size(); ++k) change.add(y[k], before[k], w[k]);
+  return change.result();
 }
 
 }  // namespace
@@ -61,10 +54,7 @@ std::string Checked::name(std::size_t i) const {
   return is_input(i) ? fmt::format("input {}", i) : parameters_[i - values_.size()].name;
 }
 
-double Checked::scale(std::size_t i, std::size_t k) const {
-  const double scale = std::max(std::abs(data(i)[k]), 0.1 * typical_[i]);
-  return scale > 0 && std::isfinite(scale) ? scale : 1;
-}
+double Checked::scale(std::size_t i, std::size_t k) const { return surroundings(data(i)[k], typical_[i]); }
 
 void Checked::check_parameters() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -138,6 +128,11 @@ Shape place_of(std::size_t k, const Shape& shape) {
   Shape place = shape;
   for (std::size_t axis = shape.rank(); axis-- > 0; k /= shape[axis]) place[axis] = k % shape[axis];
   return place;
+}
+
+double surroundings(double x, double typical) {
+  const double size = std::max(std::abs(x), 0.1 * typical);
+  return size > 0 && std::isfinite(size) ? size : 1;
 }
 
 double root_mean_square(const std::vector<double>& x) {

@@ -55,7 +55,7 @@ class Checked {
   /// The gradient of tensor i after backward.
   double* grad(std::size_t i);
 
-  /// The size of an element's surroundings: its own size, or a tenth of what is usual in its tensor.
+  /// The size of an element's surroundings.
   double scale(std::size_t i, std::size_t k) const;
   std::uint64_t seed() const { return seed_; }
   /// Throws Misbehaviour if a parameter is not what it was.
@@ -89,6 +89,9 @@ Line along_element(Checked& checked, std::size_t i, std::size_t k);
 
 /// The index of an element as a place in an array of the shape.
 Shape place_of(std::size_t k, const Shape& shape);
+
+/// The size of an element's surroundings: its own size, or a tenth of what is usual in its tensor; 1 if that is 0.
+double surroundings(double x, double typical);
 
 /// Root mean square of those that are finite.
 double root_mean_square(const std::vector<double>& x);

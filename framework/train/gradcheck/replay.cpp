@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck/checked.hpp>
+#include <xtape/framework/train/gradcheck/projected_change.hpp>
 
 namespace xtape::detail {
 namespace {
@@ -91,21 +91,14 @@ Record::Record(const Given& given, std::uint64_t seed) {
 Pair<Projected> Record::project(const RecordedOp& op, const std::vector<Var<double>>& outputs) const {
   Pair<Projected> result;
   for (std::size_t p = 0; p < projections; ++p) {
-    // Compensated summation (Neumaier 1974): differences of these sums are taken.
-    double sum = 0, lost = 0, magnitude = 0;
+    ProjectedChange change;
     const double* w = weights(p);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const double *now = outputs[i].data(), *before = op.outputs[i].data();
-      for (std::size_t k = 0, n = outputs[i].size(); k < n; ++k, ++w) {
-        const bool rounded_anew = std::memcmp(now + k, before + k, sizeof(double)) != 0;
-        if (!rounded_anew || !std::isfinite(before[k])) continue;
-        const double term = (now[k] - before[k]) * *w, next = sum + term;
-        lost += std::abs(sum) >= std::abs(term) ? (sum - next) + term : (term - next) + sum;
-        sum = next;
-        magnitude += std::max(std::abs(now[k]), std::abs(before[k])) * std::abs(*w);
-      }
+      for (std::size_t k = 0, n = outputs[i].size(); k < n; ++k, ++w)
+        if (std::isfinite(before[k])) change.add(now[k], before[k], *w);
     }
-    result[p] = {sum + lost, magnitude};
+    result[p] = change.result();
   }
   return result;
 }
@@ -134,8 +127,7 @@ double Replay::direction(const Probe& probe, std::size_t i) const {
   const OpInput& input = *probe.input;
   const bool alone = probe.end - probe.begin == 1;
   if (!alone && !std::isfinite(input.gradient[0][i] + input.gradient[1][i])) return 0;
-  const double scale = std::max(std::abs(input.x.data()[i]), 0.1 * typical_.at(&input));
-  return random_[probe.direction][i] * (scale > 0 && std::isfinite(scale) ? scale : 1);
+  return random_[probe.direction][i] * surroundings(input.x.data()[i], typical_.at(&input));
 }
 
 void Replay::run(const std::vector<Probe*>& probes, double t) {
