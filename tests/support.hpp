@@ -58,9 +58,22 @@ xt::xarray<T> gradient(Var<T> x) {
   return x.grad();
 }
 
+/// A call of something that lives at least as long. (What takes one is compiled once, not for each lambda.)
+class Call {
+ public:
+  template <class F>
+  Call(F&& f)
+      : f_(&f), call_([](const void* g) { (*static_cast<std::remove_reference_t<F>*>(const_cast<void*>(g)))(); }) {}
+  void operator()() const { call_(f_); }
+
+ private:
+  const void* f_;
+  void (*call_)(const void*);
+};
+
 /// Runs f and returns the message of the E that it throws; records a failure otherwise.
-template <class E, class F>
-std::string message_of(F&& f) {
+template <class E>
+std::string message_of(Call f) {
   try {
     f();
   } catch (const E& error) {
@@ -74,8 +87,8 @@ std::string message_of(F&& f) {
 }
 
 /// Runs f and checks that it throws E with a message that holds every one of the given parts.
-template <class E, class F>
-void expect_message(F&& f, std::initializer_list<const char*> parts) {
+template <class E>
+void expect_message(Call f, std::initializer_list<const char*> parts) {
   const std::string message = message_of<E>(f);
   for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << "in \"" << message << "\"";
 }

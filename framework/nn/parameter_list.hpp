@@ -81,22 +81,38 @@ void walk(const std::string& path, Member& member, Found& found) {
 
 }  // namespace detail
 
-/// The parameters of a module in the order of its visit functions. A parameter that is reached twice (tied weights) is
-/// listed once, under its first name.
-template <class T, class Module>
-ParameterList<T> parameters(Module& module) {
+namespace detail {
+/// Lists each parameter at its first name. (A type of its own, not a lambda of each model: what walks a layer is
+/// compiled once.)
+template <class T>
+struct Lister {
   ParameterList<T> list;
-  const auto found = [&]<class Member>(const std::string& name, Member& member) {
-    if constexpr (detail::is_parameter<Member>) {
+  template <class Member>
+  void operator()(const std::string& name, Member& member) {
+    if constexpr (is_parameter<Member>) {
       static_assert(std::is_same_v<Member, Parameter<T>>,
                     "parameters<T>(module) asks for the element type of the module's parameters");
       for (const auto& entry : list)
         if (entry.parameter.is(member)) return;
       list.emplace_back(name, member);
     }
-  };
-  detail::walk("", module, found);
-  return list;
+  }
+};
+
+struct Namer {
+  void operator()(const std::string& path, auto& member) const {
+    if constexpr (requires { member.name.set(path); }) member.name.set(path);
+  }
+};
+}  // namespace detail
+
+/// The parameters of a module in the order of its visit functions. A parameter that is reached twice (tied weights) is
+/// listed once, under its first name.
+template <class T, class Module>
+ParameterList<T> parameters(Module& module) {
+  detail::Lister<T> lister;
+  detail::walk("", module, lister);
+  return std::move(lister.list);
 }
 
 /// The list with each parameter once, under its first name: lists of parts that share a parameter, joined.
@@ -114,10 +130,8 @@ ParameterList<T> each_once(const ParameterList<T>& list) {
 /// library's models do this when they are made; a model that holds them calls it again.
 template <class Module>
 void name_layers(Module& model) {
-  const auto found = [](const std::string& path, auto& member) {
-    if constexpr (requires { member.name.set(path); }) member.name.set(path);
-  };
-  detail::walk("", model, found);
+  const detail::Namer namer;
+  detail::walk("", model, namer);
 }
 
 /// Number of trainable numbers in the list.

@@ -47,9 +47,9 @@ std::pair<std::size_t, std::size_t> order_of(const Judged& judged) {
 }
 
 /// The search for wrong gradients in one function's record.
-class Search {
+class BlameSearch {
  public:
-  Search(const Given& given, std::uint64_t seed) : record_(given, seed), kept_(record_.tape) {
+  BlameSearch(const Given& given, std::uint64_t seed) : record_(given, seed), kept_(record_.tape) {
     for (RecordedOp& op : record_.ops)
       for (const Suspect& suspect : run_own_backward(record_, op, seed)) suspects_.push_back(suspect);
     replay_.emplace(given, record_, seed);
@@ -100,7 +100,7 @@ std::vector<double> steps_of(const std::function<void(const Line&)>& difference)
 }
 
 /// The op's projections along the probe: those that are known, or else of one more run, which ends with the op.
-Line Search::line(Probe& probe) {
+Line BlameSearch::line(Probe& probe) {
   return [this, &probe](double t, double& reached) {
     reached = t;
     if (!probe.known.contains(t)) replay_->run({&probe}, t);
@@ -111,7 +111,7 @@ Line Search::line(Probe& probe) {
   };
 }
 
-Judged Search::judge(Probe& probe) {
+Judged BlameSearch::judge(Probe& probe) {
   const Line f = line(probe);
   if (!probe.noise) probe.noise = measure_noise(f, 1, {});
   Middle middle{.at = {}, .noise = *probe.noise};
@@ -140,7 +140,7 @@ Judged Search::judge(Probe& probe) {
   return worst;
 }
 
-std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
+std::vector<Judged> BlameSearch::judge_all(std::vector<Probe>& probes) {
   static const auto steps_of_noise = steps_of([](const Line& f) { measure_noise(f, 1, {}); });
   static const auto steps = steps_of([](const Line& f) { first_difference(f, step, {}); });
   std::vector<Probe*> all, without_noise;
@@ -156,7 +156,7 @@ std::vector<Judged> Search::judge_all(std::vector<Probe>& probes) {
 }
 
 /// An element beyond finite is wrong only if the derivative is finite. The others are wrong in any case.
-std::vector<Judged> Search::confirmed_suspects() {
+std::vector<Judged> BlameSearch::confirmed_suspects() {
   std::vector<Judged> confirmed;
   for (const Suspect& s : suspects_) {
     if (!confirmed.empty() && confirmed.back().probe.input == s.input) continue;
@@ -171,7 +171,7 @@ std::vector<Judged> Search::confirmed_suspects() {
 }
 
 /// Both random directions of each input, and what is not right there halved until one element is left.
-std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& without) {
+std::vector<Judged> BlameSearch::found_along_directions(const std::vector<Judged>& without) {
   std::vector<Probe> probes;
   for (const RecordedOp& op : record_.ops)
     for (const OpInput& input : op.inputs) {
@@ -221,7 +221,8 @@ std::vector<Judged> Search::found_along_directions(const std::vector<Judged>& wi
 
 /// Every element of what is not right along its directions, where halving found nothing: too many elements are at
 /// kinks.
-std::vector<Judged> Search::found_one_by_one(const std::vector<Judged>& undecided, const std::vector<Judged>& found) {
+std::vector<Judged> BlameSearch::found_one_by_one(const std::vector<Judged>& undecided,
+                                                  const std::vector<Judged>& found) {
   std::vector<Probe> probes;
   for (const Judged& whole : undecided) {
     const auto is_same = [&](const auto& j) { return j.input == whole.probe.input; };
@@ -243,7 +244,7 @@ std::vector<Judged> Search::found_one_by_one(const std::vector<Judged>& undecide
   return wrong;
 }
 
-std::vector<Judged> Search::wrong_elements() {
+std::vector<Judged> BlameSearch::wrong_elements() {
   std::vector<Judged> wrong = confirmed_suspects();
   for (const Judged& judged : found_along_directions(wrong)) wrong.push_back(judged);
   thorough_ = wrong.empty();
@@ -252,7 +253,7 @@ std::vector<Judged> Search::wrong_elements() {
   return wrong;
 }
 
-CheckedElement Search::element(const Judged& judged) const {
+CheckedElement BlameSearch::element(const Judged& judged) const {
   const std::size_t k = judged.probe.begin;
   const double u = judged.probe.end - k == 1 ? replay_->direction(judged.probe, k) : 1;
   return {.place = place_of(k, judged.probe.input->x.shape()),
@@ -271,7 +272,7 @@ std::string own_name(const double* data, const Record& record, const ParameterLi
   return {};
 }
 
-Blame blame_on(const Judged& wrong, const Search& search, const ParameterList<double>& parameters) {
+Blame blame_on(const Judged& wrong, const BlameSearch& search, const ParameterList<double>& parameters) {
   const RecordedOp& op = *wrong.probe.op;
   const OpInput& input = *wrong.probe.input;
   std::string argument;
@@ -315,7 +316,7 @@ std::vector<Blame> find_blame(const CheckedFunction& f, const std::vector<Shape>
                               const std::vector<std::vector<double>>& values, const ParameterList<double>& parameters,
                               std::uint64_t seed) {
   const Given given{f, shapes, values};
-  Search search(given, seed);
+  BlameSearch search(given, seed);
   std::vector<Blame> blame;
   for (const Judged& wrong : search.wrong_elements()) blame.push_back(blame_on(wrong, search, parameters));
   if (blame.empty()) {  // no callback is wrong, but some may not be told of all that their op reads

@@ -11,7 +11,7 @@
 namespace xtape::detail {
 namespace {
 
-constexpr std::uint64_t projection_stream = 1 << 20, move_stream = 1 << 23;
+constexpr std::uint64_t float_projection_stream = 1 << 20, move_stream = 1 << 23;
 
 template <class T>
 using Tensors = std::vector<std::vector<T>>;
@@ -58,7 +58,7 @@ Tensors<T> gradients(const FunctionOf<T>& f, const std::vector<Shape>& shapes, P
   std::vector<Var<T>> x;
   for (std::size_t i = 0; i < shapes.size(); ++i) x.push_back(tape.input(adapt(numbers[i].data(), shapes[i]), true));
   const Var<T> y = f(tape, x);
-  const std::vector<double> normal = normal_values(y.size(), seed, projection_stream);
+  const std::vector<double> normal = normal_values(y.size(), seed, float_projection_stream);
   std::vector<T> weights;
   for (const double w : normal) weights.push_back(static_cast<T>(std::round(w * 1024) / 1024));
   if (y.requires_grad()) tape.backward(y, adapt(weights.data(), y.shape()));

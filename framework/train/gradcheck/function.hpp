@@ -1,6 +1,7 @@
 #pragma once
 // How a user's function is called: with a tape first or without, with as many Vars as there are inputs.
 
+#include <array>
 #include <functional>
 #include <span>
 #include <type_traits>
@@ -29,35 +30,53 @@ inline constexpr bool takes_no_tape = []<std::size_t... N>(std::index_sequence<N
 }
 (std::make_index_sequence<most_inputs + 1>());
 
-/// f as a function of N inputs; empty if it is not one.
-template <class T, class F, std::size_t... I>
-FunctionOf<T> with_inputs(F& f, std::index_sequence<I...> inputs) {
-  if constexpr (takes<T, F>(inputs)) {
-    return [&f](Tape<T>&, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> { return f(Var<T>(x[I])...); };
-  } else {
-    if constexpr (!takes_no_tape<T, F>) {
-      if constexpr (takes<T, F, Tape<T>&>(inputs))
-        return [&f](Tape<T>& tape, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> {
-          return f(tape, Var<T>(x[I])...);
-        };
-    }
-    return {};
-  }
+/// How f is called with N inputs.
+enum class Call { not_at_all, with_vars, with_tape };
+template <class T, class F, std::size_t N>
+constexpr Call call_with() {
+  constexpr std::make_index_sequence<N> inputs;
+  if constexpr (takes<T, F>(inputs))
+    return Call::with_vars;
+  else if constexpr (takes_no_tape<T, F>)
+    return Call::not_at_all;
+  else
+    return takes<T, F, Tape<T>&>(inputs) ? Call::with_tape : Call::not_at_all;
 }
 
-/// f, which must outlive the result, as a function of a number of inputs that is known when the program runs. Throws
-/// Error if it cannot be called with so many.
-template <class T, class F, std::size_t N = 0>
-FunctionOf<T> erased(F& f, std::size_t inputs) {
-  if (inputs == N) {
-    FunctionOf<T> function = with_inputs<T>(f, std::make_index_sequence<N>());
-    require(static_cast<bool>(function), "[gradcheck] the function cannot be called with {} inputs", inputs);
-    return function;
+template <class T, class F, std::size_t... I>
+FunctionOf<T> with_inputs(F& f, std::index_sequence<I...>) {
+  return [&f](Tape<T>& tape, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> {
+    if constexpr (call_with<T, F, sizeof...(I)>() == Call::with_tape)
+      return f(tape, Var<T>(x[I])...);
+    else
+      return f(Var<T>(x[I])...);
+  };
+}
+
+/// The least number of inputs, from `least` on, that f takes; most_inputs + 1 if there is none.
+template <class T, class F>
+constexpr std::size_t next_number_of_inputs(std::size_t least) {
+  const auto takes_so_many = []<std::size_t... N>(std::index_sequence<N...>) {
+    return std::array{call_with<T, F, N>() != Call::not_at_all...};
   }
-  if constexpr (N < most_inputs)
-    return erased<T, F, N + 1>(f, inputs);
-  else
-    raise("[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs, inputs);
+  (std::make_index_sequence<most_inputs + 1>());
+  while (least <= most_inputs && !takes_so_many[least]) ++least;
+  return least;
+}
+
+[[noreturn]] void refuse_inputs(std::size_t inputs);
+
+/// f, which must outlive the result, as a function of a number of inputs that is known when the program runs. Throws
+/// Error if it cannot be called with so many. (Compiled only for the numbers that f takes.)
+template <class T, class F, std::size_t Least = 0>
+FunctionOf<T> erased(F& f, std::size_t inputs) {
+  constexpr std::size_t number = next_number_of_inputs<T, F>(Least);
+  if constexpr (number > most_inputs) {
+    refuse_inputs(inputs);
+  } else {
+    if (inputs == number) return with_inputs<T>(f, std::make_index_sequence<number>());
+    return erased<T, F, number + 1>(f, inputs);
+  }
 }
 
 }  // namespace xtape::detail

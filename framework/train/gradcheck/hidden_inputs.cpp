@@ -11,18 +11,19 @@
 namespace xtape::detail {
 namespace {
 
-constexpr double step = 1e-3;         // in sizes of the elements that are moved
-constexpr double most_numbers = 4e9;  // that may be moved
+constexpr double moved_by = 1e-3;   // in sizes of the elements that are moved
+constexpr double most_moved = 4e9;  // that may be moved
 
 /// A memory that is moved, and moved back at the end.
-class Moved {
+class MovedNumbers {
  public:
-  Moved(double* x, std::size_t n, double t) : x_(x), before_(x, x + n) {
+  MovedNumbers(double* x, std::size_t n, double t) : x_(x), before_(x, x + n) {
     for (std::size_t i = 0; i < n; ++i) x[i] += t * (x[i] == 0 || !std::isfinite(x[i]) ? 1 : std::abs(x[i]));
   }
-  Moved(Moved&& other) noexcept : x_(std::exchange(other.x_, nullptr)), before_(std::move(other.before_)) {}
-  Moved& operator=(Moved&&) = delete;
-  ~Moved() {
+  MovedNumbers(MovedNumbers&& other) noexcept
+      : x_(std::exchange(other.x_, nullptr)), before_(std::move(other.before_)) {}
+  MovedNumbers& operator=(MovedNumbers&&) = delete;
+  ~MovedNumbers() {
     if (x_ != nullptr) std::copy(before_.begin(), before_.end(), x_);
   }
 
@@ -31,13 +32,13 @@ class Moved {
   std::vector<double> before_;
 };
 
-/// From values at t = -step, 0 and step.
+/// From values at t = -moved_by, 0 and moved_by.
 CheckedElement evidence(double low, double middle, double high, double magnitude, Shape place = {}) {
   return {.place = place,
-          .numeric = (high - low) / (2 * step),
-          .step = step,
+          .numeric = (high - low) / (2 * moved_by),
+          .step = moved_by,
           .bar = (std::abs(high - middle + (low - middle)) + 8 * std::numeric_limits<double>::epsilon() * magnitude) /
-                 (2 * step)};
+                 (2 * moved_by)};
 }
 
 /// A memory that ops might read: on the record, or a listed parameter.
@@ -131,7 +132,7 @@ class HiddenReplay : TapeObserver<double> {
   double t_ = 0;
   std::size_t opened_ = 0, next_ = 0;
   std::optional<Var<double>> moving_;  // the output that is open
-  std::vector<Moved> moved_;
+  std::vector<MovedNumbers> moved_;
   std::vector<Seen> seen_;
 };
 
@@ -139,17 +140,17 @@ class HiddenReplay : TapeObserver<double> {
 
 std::vector<HiddenInput> find_hidden_inputs(const Given& given, Record& record,
                                             const ParameterList<double>& parameters) {
-  if (record.numbers() * static_cast<double>(record.ops.size()) > most_numbers) return {};
+  if (record.numbers() * static_cast<double>(record.ops.size()) > most_moved) return {};
   const auto candidates = candidates_of(record, parameters);
   HiddenReplay replay(given, record);
-  const auto all = replay.run(candidates, step);
+  const auto all = replay.run(candidates, moved_by);
   const auto changed = [](const HiddenReplay::Seen& seen) { return seen.changed; };
   std::vector<HiddenInput> found;
   if (std::none_of(all.begin(), all.end(), changed)) return found;
   for (const Candidate& c : candidates) {
-    const auto high = replay.run({&c, 1}, step);
+    const auto high = replay.run({&c, 1}, moved_by);
     if (std::none_of(high.begin(), high.end(), changed)) continue;
-    const auto low = replay.run({&c, 1}, -step);
+    const auto low = replay.run({&c, 1}, -moved_by);
     for (std::size_t k = 0; k < high.size(); ++k) {
       if (!high[k].changed) continue;
       const RecordedOp& op = record.ops[k];
@@ -167,17 +168,17 @@ std::vector<OutsideValue> find_outside_values(const Given& given, Record& record
   /// Runs with all inputs and parameters moved.
   const auto run = [&](Tape<double>& tape, double t) {
     std::vector<std::vector<double>> values = given.values;
-    std::vector<Moved> moved;
+    std::vector<MovedNumbers> moved;
     for (const Candidate& c : candidates)
       if (c.place == nowhere || c.x.op() == std::string_view("parameter"))
         moved.emplace_back(c.place == nowhere ? c.data : c.x.data(), c.size, t);
-    std::vector<Moved> inputs;
+    std::vector<MovedNumbers> inputs;
     for (auto& x : values) inputs.emplace_back(x.data(), x.size(), t);
     Given{given.f, given.shapes, values}.run(tape);
   };
   Tape<double> low, high;
   try {
-    run(low, -step), run(high, step);
+    run(low, -moved_by), run(high, moved_by);
   } catch (const std::exception&) {
     return {};
   }

@@ -9,7 +9,7 @@
 namespace xtape::detail {
 namespace {
 
-constexpr std::uint64_t prefill_stream = 7 << 20;
+constexpr std::uint64_t own_prefill_stream = 7 << 20;
 
 /// Increments of the gradients of an op's inputs.
 using Increments = std::vector<std::vector<double>>;
@@ -69,7 +69,7 @@ KeptParameterGradients::~KeptParameterGradients() {
 std::vector<Suspect> run_own_backward(Record& record, RecordedOp& op, std::uint64_t seed) {
   Increments prefill;
   for (const OpInput& input : op.inputs)
-    prefill.push_back(normal_values(input.x.size(), seed, prefill_stream + prefill.size()));
+    prefill.push_back(normal_values(input.x.size(), seed, own_prefill_stream + prefill.size()));
   Pair<Increments> fresh;
   for (std::size_t p = 0; p < projections; ++p) fresh[p] = increments(record, op, p);
   const Increments again = increments(record, op, 0), added = increments(record, op, 0, prefill);

@@ -11,7 +11,7 @@
 namespace xtape::detail {
 namespace {
 
-constexpr std::uint64_t weight_stream = 5 << 20, direction_stream = 6 << 20;
+constexpr std::uint64_t weight_stream = 5 << 20, replay_direction_stream = 6 << 20;
 
 /// False if a scope took it.
 bool is_alive(const Tape<double>& tape, Var<double> x) {
@@ -115,7 +115,7 @@ Replay::Replay(const Given& given, const Record& record, std::uint64_t seed) : g
       largest = std::max(largest, n);
     }
   for (std::size_t d = 0; d < directions; ++d) {
-    Rng rng(seed, (direction_stream + d) << 40);
+    Rng rng(seed, (replay_direction_stream + d) << 40);
     random_[d].resize(largest);
     // Away from 0, so that no element goes unseen, and not of one size, so that errors do not cancel.
     for (double& v : random_[d]) v = (rng.below(2) == 0 ? 1 : -1) * (0.5 + rng.uniform());

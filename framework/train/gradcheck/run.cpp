@@ -119,6 +119,12 @@ GradcheckReport with_blame(GradcheckReport report, const Subject& subject, const
 
 }  // namespace
 
+void refuse_inputs(std::size_t inputs) {
+  require(inputs <= most_inputs, "[gradcheck] a function of at most {} inputs can be checked, got {}", most_inputs,
+          inputs);
+  raise("[gradcheck] the function cannot be called with {} inputs", inputs);
+}
+
 std::vector<std::vector<double>> normal_inputs(const std::vector<Shape>& shapes, std::uint64_t seed) {
   std::vector<std::vector<double>> values;
   for (const Shape& shape : shapes) values.push_back(normal_values(shape.size(), seed, values.size()));
