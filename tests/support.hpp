@@ -48,14 +48,20 @@ xt::xarray<T> random_array(const Shape& shape, std::uint64_t seed, double scale 
   return x;
 }
 
+template <class T>
+xt::xarray<T> copy_of(const T* data, const Shape& shape) {
+  xt::xarray<T> copy = xt::xarray<T>::from_shape(std::vector<std::size_t>(shape.begin(), shape.end()));
+  std::copy_n(data, shape.size(), copy.data());
+  return copy;
+}
 /// The values of a Var as an array of its own.
 template <class T>
 xt::xarray<T> array(Var<T> x) {
-  return x.value();
+  return copy_of(x.data(), x.shape());
 }
 template <class T>
 xt::xarray<T> gradient(Var<T> x) {
-  return x.grad();
+  return copy_of(x.grad().data(), x.shape());
 }
 
 /// A call of something that lives at least as long. (What takes one is compiled once, not for each lambda.)

@@ -6,6 +6,7 @@
 #include <xtensor/xarray.hpp>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
+#include <xtensor/xtensor.hpp>
 
 #include <algorithm>
 #include <type_traits>
@@ -22,11 +23,24 @@ auto adapt(Element* data, const Shape& shape) {
                    xt::svector<std::size_t, Shape::max_rank>(shape.begin(), shape.end()));
 }
 
+/// True for containers that hold their elements one after the other in row-major order.
+template <class Expression>
+inline constexpr bool is_row_major = false;
+template <class Storage, class Extents, class Tag>
+inline constexpr bool is_row_major<xt::xarray_container<Storage, xt::layout_type::row_major, Extents, Tag>> = true;
+template <class Storage, std::size_t rank, class Tag>
+inline constexpr bool is_row_major<xt::xtensor_container<Storage, rank, xt::layout_type::row_major, Tag>> = true;
+
 /// Evaluates an expression into memory of its shape.
 template <class Element, class Expression>
 void evaluate(const Expression& expression, Element* data) {
-  auto target = adapt(data, Shape(expression.shape()));
-  xt::noalias(target) = expression;
+  if constexpr (is_row_major<Expression>) {  // most are, and xtensor's assignment takes long to compile
+    std::transform(expression.storage().begin(), expression.storage().end(), data,
+                   [](auto element) { return static_cast<Element>(element); });
+  } else {
+    auto target = adapt(data, Shape(expression.shape()));
+    xt::noalias(target) = expression;
+  }
 }
 
 template <class Expression>
