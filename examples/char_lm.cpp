@@ -20,6 +20,7 @@ struct Command {
   Settings settings;
   RunOptions run;
   std::string text, prompt, checkpoint = "latest";
+  std::optional<int> threads;  // if they were given: a resumed run may have others
   bool sample = false;
   SampleOptions sampling;
 };
@@ -39,16 +40,15 @@ void print_whole_loss(const ValidationLoss& loss) {
 int run_training(Command& command) {
   nlohmann::json resumed;
   if (!command.run.resume.empty()) {
-    const int threads = command.settings.threads;
     resumed = resumed_config(command.run.resume);
     command.settings = settings_of(resumed);
-    command.settings.threads = threads;
-    if (command.text.empty()) command.text = resumed.value("text", "");
+    if (command.threads) command.settings.threads = *command.threads;
+    command.text = text_path_of(resumed);
   }
   const Settings& settings = command.settings;
   check(settings);
   const Text text = read_text(command.text, settings.block_size);
-  if (!resumed.is_null()) require_same_text(resumed, command.text, text);
+  if (!resumed.is_null()) require_same_text(resumed, text);
   const std::string path = std::filesystem::absolute(command.text).lexically_normal().string();
   Model model = make_model(settings, text.vocabulary.size());
   const Training training = make_training(model, settings, text, to_json(settings, path, text));
@@ -56,15 +56,15 @@ int run_training(Command& command) {
   print_text(command.text, text);
 
   const TrainingResult result = train(training, command.run);
-  const std::string& out = command.run.out.empty() ? command.run.resume : command.run.out;
+  if (result.stopped) return result.exit_code;
+  if (!result.folder.empty()) save_safetensors(result.folder / "model.safetensors", parameters<float>(model));
   fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", result.steps, result.seconds,
              1000 * result.seconds_a_step);
-  if (result.stopped) return 0;
   print_whole_loss(loss_over_all(model, text.validation(), settings.block_size));
-  if (out.empty())
-    fmt::print("nothing is kept; with --out FOLDER the model is, and char_lm --sample --out FOLDER writes more text\n");
+  if (result.folder.empty())
+    fmt::print("nothing is kept: with --out FOLDER the model is, and char_lm --sample --out FOLDER writes more text\n");
   else
-    fmt::print("more text: ./run char_lm --sample --out {} --prompt \"In the beginning\"\n", out);
+    fmt::print("more text: ./run char_lm --sample --out {} --prompt \"In the beginning\"\n", result.folder.string());
   return 0;
 }
 
@@ -92,6 +92,15 @@ int run_sample(const Command& command) {
   continue_text(model, settings.block_size, prompt, options, write);
   fmt::print("\n");
   return 0;
+}
+
+void require_no_training_flags(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const bool free = name == "--sample" || name == "--out" || name == "--seed" || name == "--threads" ||
+                      !option->get_needs().empty();  // those that need --sample
+    require(option->count() == 0 || free, "{} says how to train, which --sample does not do", name);
+  }
 }
 
 constexpr const char* description =
@@ -127,13 +136,9 @@ int read_and_run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  for (const std::string& name : flag_names()) {
-    const bool given = app.count("--" + name) > 0;
-    require(!given || !command.sample || name == "seed" || name == "threads",
-            "--{} says how to train, which --sample does not", name);
-    require(!given || command.run.resume.empty() || name == "threads",
-            "--{} cannot change in a run that has begun: with --resume it is as it was", name);
-  }
+  check_run_flags(app, command.run);
+  if (app.count("--threads") > 0) command.threads = command.settings.threads;
+  if (command.sample) require_no_training_flags(app);
   return command.sample ? run_sample(command) : run_training(command);
 }
 

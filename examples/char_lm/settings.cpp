@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <xtape/framework/base/error.hpp>
 #include "common/utf8.hpp"
 
@@ -62,13 +64,6 @@ void add_flags(CLI::App& app, Settings& settings) {
   });
 }
 
-std::vector<std::string> flag_names() {
-  Settings settings;
-  std::vector<std::string> names;
-  visit(settings, [&](const char* name, auto&, const char*, const CLI::Validator&) { names.push_back(name); });
-  return names;
-}
-
 void check(const Settings& s) {
   require(s.n_embd % s.n_head == 0, "--n_embd must be a multiple of --n_head, got {} and {}", s.n_embd, s.n_head);
   require(s.min_lr <= s.learning_rate, "--min_lr must not be above --learning_rate, got {} and {}", s.min_lr,
@@ -98,10 +93,16 @@ Vocabulary vocabulary_of(const nlohmann::json& config) {
   return Vocabulary(code_points(entry<std::string>(config, "vocabulary")));
 }
 
-void require_same_text(const nlohmann::json& config, const std::string& text_path, const Text& text) {
+std::string text_path_of(const nlohmann::json& config) {
+  const auto path = entry<std::string>(config, "text");
+  require(std::filesystem::exists(path), "this run learns from {}, which is gone: put the text back there", path);
+  return path;
+}
+
+void require_same_text(const nlohmann::json& config, const Text& text) {
   require(entry<std::string>(config, "fingerprint") == text.fingerprint,
-          "{} is not the text that this run began with, which had {} characters: name that one with --text FILE",
-          text_path, entry<std::size_t>(config, "characters"));
+          "{} is not the text any more that this run began with, which had {} characters: put that one back there",
+          entry<std::string>(config, "text"), entry<std::size_t>(config, "characters"));
 }
 
 }  // namespace examples::char_lm

@@ -24,8 +24,6 @@ struct Settings {
 
 /// Adds a flag for each setting. `settings` must outlive the parsing.
 void add_flags(CLI::App& app, Settings& settings);
-/// Names of the flags, without their dashes.
-std::vector<std::string> flag_names();
 /// Throws xtape::Error where settings do not fit each other.
 void check(const Settings& settings);
 
@@ -34,7 +32,9 @@ nlohmann::ordered_json to_json(const Settings& settings, const std::string& text
 /// A setting, or another entry, that is missing or of another kind is an xtape::Error.
 Settings settings_of(const nlohmann::json& config);
 Vocabulary vocabulary_of(const nlohmann::json& config);
+/// Where the text was. Throws xtape::Error if nothing is there any more.
+std::string text_path_of(const nlohmann::json& config);
 /// Throws xtape::Error unless it is the text that the configuration is about.
-void require_same_text(const nlohmann::json& config, const std::string& text_path, const Text& text);
+void require_same_text(const nlohmann::json& config, const Text& text);
 
 }  // namespace examples::char_lm
