@@ -74,17 +74,23 @@ TEST(CharLm, LearnsAndWritesMore) {
   ASSERT_EQ(metrics.size(), 2u);
   for (const char* key : {"step", "loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s", "seconds"})
     EXPECT_TRUE(metrics[1].contains(key)) << key;
-  EXPECT_NEAR(metrics[1]["val_loss"], whole_loss(run.output), 1e-4) << "so short a split is evaluated as a whole";
+  EXPECT_NEAR(metrics[1]["val_loss"], whole_loss(run.output), 5e-3) << "so short a split is evaluated in whole windows";
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
+}
 
-  // Once the model's 32 places are full, it goes on with the last 16 characters.
-  const std::string text = sampled(out, "--temperature 0 --prompt A --max_new_tokens 47");
-  ASSERT_EQ(text.size(), 1u + 47u + 1u);
-  EXPECT_EQ(sampled(out, "--temperature 0 --max_new_tokens 15 --prompt '" + text.substr(17, 16) + "'"),
-            text.substr(17, 16 + 15) + "\n");
-  EXPECT_NE(sampled(out, "--temperature 0 --max_new_tokens 15 --prompt '" + text.substr(25, 8) + "'").substr(8),
-            text.substr(33, 15) + "\n")
-      << "eight of them make a difference";
+TEST(CharLm, AFullContextBeginsAgainWithItsLastHalf) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path().string();
+  // A rate so high that what the model writes depends on all that it sees.
+  ASSERT_EQ(train_briefly("--warmup_iters 0 --learning_rate 1 --out " + out).code, 0);
+  for (const std::string prompt : {"In", "And", "The day"}) {
+    const std::size_t begin = 17 - 8;  // 16 places are full when the 17th character is to be read
+    const std::string text = sampled(out, "--temperature 0 --max_new_tokens 24 --prompt '" + prompt + "'");
+    ASSERT_EQ(text.size(), prompt.size() + 24 + 1);
+    EXPECT_EQ(sampled(out, "--temperature 0 --max_new_tokens 9 --prompt '" + text.substr(begin, 8) + "'"),
+              text.substr(begin, 17) + "\n")
+        << text;
+  }
 }
 
 TEST(CharLm, TheSameSeedWritesTheSameText) {
@@ -155,11 +161,9 @@ TEST(CharLm, ARunGoesOnWithItsOwnTextAlone) {
 TEST(CharLm, AStepSeesTheSameWindowsHoweverItIsCut) {
   const TemporaryFolder folder;
   const std::string one = (folder / "one").string(), two = (folder / "two").string();
-  ASSERT_EQ(train_briefly("--max_iters 1 --out " + one).code, 0);
-  ASSERT_EQ(
-      char_lm("--text " + excerpt + tiny + "--max_iters 1 --batch_size 2 --gradient_accumulation_steps 2 --out " + two)
-          .code,
-      0);
+  const std::string flags = "--text " + excerpt + " --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --max_iters 1 ";
+  ASSERT_EQ(char_lm(flags + "--batch_size 4 --out " + one).code, 0);
+  ASSERT_EQ(char_lm(flags + "--batch_size 2 --gradient_accumulation_steps 2 --out " + two).code, 0);
   EXPECT_NEAR(metrics_of(one)[0]["loss"], metrics_of(two)[0]["loss"], 1e-6);
   EXPECT_NEAR(metrics_of(one)[0]["grad_norm"], metrics_of(two)[0]["grad_norm"], 1e-5);
 }
