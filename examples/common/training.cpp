@@ -9,7 +9,7 @@ namespace examples {
 using namespace xtape;
 
 namespace {
-constexpr std::uint64_t warmup = 100, evaluate_every = 100;
+constexpr std::uint64_t warmup = 100;
 }
 
 TransformerLm<float> make_model(const Settings& s, const Task& task) {
@@ -36,7 +36,7 @@ Training training_of(TransformerLm<float>& model, const Task& task, const Settin
           .learning_rate = rate,
           .seed = s.seed,
           .steps = s.steps,
-          .evaluate_every = evaluate_every,
+          .evaluate_every = s.evaluate_every,
           .threads = s.threads,
           .forward = [&model, &task, rows = s.batch, seed = s.seed](Tape<float>& tape, std::uint64_t step, std::size_t,
                                                                     Reduction reduction) -> MicroBatch {
