@@ -15,8 +15,8 @@ namespace examples {
 
 /// How a run is kept and stopped: the flags that every trainer has.
 struct RunOptions {
-  std::string out;               // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
-  std::string resume;            // instead of `out`: a run's folder, or one of its checkpoints, from which it goes on
+  std::string out = {};          // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
+  std::string resume = {};       // instead of `out`: a run's folder, or one of its checkpoints, from which it goes on
   bool overwrite = false;        // a new run may take the place of one in `out`
   std::size_t keep = 2;          // newest checkpoints that stay, besides the best
   std::uint64_t stop_after = 0;  // end after so many steps of the whole run, as a signal would; 0 = never
@@ -38,11 +38,11 @@ struct MicroBatch {
 
 /// What an evaluation finds. Ties go to the earlier one.
 struct Evaluation {
-  double to_beat = 0;              // lower is better: a validation loss, or a share of wrong answers
-  bool at_target = false;          // two in a row end the training
-  std::string text;                // in the log line: "val 1.980"
-  nlohmann::ordered_json metrics;  // in the line of metrics.jsonl
-  std::string sample;              // shown below the log line, if any
+  double to_beat = 0;      // lower is better: a validation loss, or a share of wrong answers
+  bool at_target = false;  // two in a row end the training
+  std::string text = {};   // in the log line: "val 1.980"
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();  // in the line of metrics.jsonl
+  std::string sample = {};                                            // shown below the log line, if any
 };
 
 /// What differs from program to program. All that is random in `forward` is a function of the step and the part, so a
