@@ -54,7 +54,7 @@ struct Training {
   nlohmann::ordered_json schedule;  // settings of `learning_rate`, for the checkpoints
   std::function<double(std::uint64_t step)> learning_rate;
   std::uint64_t seed = 0, steps = 0, evaluate_every = 100;
-  std::size_t accumulation = 1;  // micro-batches a step
+  std::size_t accumulation = 1;  // micro-batches a step, always so many: none is left over
   double clip = 1;               // greatest norm of the gradients; 0: no clipping
   int threads = 1;
   std::function<MicroBatch(xtape::Tape<float>&, std::uint64_t step, std::size_t part, xtape::Reduction)> forward;
