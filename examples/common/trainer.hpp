@@ -15,8 +15,8 @@ namespace examples {
 
 /// How a run is kept and stopped: the flags that every trainer has.
 struct RunOptions {
-  std::string out;               // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
-  std::string resume;            // instead of `out`: a run's folder, or one of its checkpoints, from which it goes on
+  std::string out = {};          // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
+  std::string resume = {};       // instead of `out`: a run's folder, or one of its checkpoints, from which it goes on
   bool overwrite = false;        // a new run may take the place of one in `out`
   std::size_t keep = 2;          // newest checkpoints that stay, besides the best
   std::uint64_t stop_after = 0;  // end after so many steps of the whole run, as a signal would; 0 = never
@@ -38,11 +38,11 @@ struct MicroBatch {
 
 /// What an evaluation finds. Ties go to the earlier one.
 struct Evaluation {
-  double to_beat = 0;              // lower is better: a validation loss, or a share of wrong answers
-  bool at_target = false;          // two in a row end the training
-  std::string text;                // in the log line: "val 1.980"
-  nlohmann::ordered_json metrics;  // in the line of metrics.jsonl
-  std::string sample;              // shown below the log line, if any
+  double to_beat = 0;      // lower is better: a validation loss, or a share of wrong answers
+  bool at_target = false;  // two in a row end the training
+  std::string text = {};   // in the log line: "val 1.980"
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();  // in the line of metrics.jsonl
+  std::string sample = {};                                            // shown below the log line, if any
 };
 
 /// What differs from program to program. All that is random in `forward` is a function of the step and the part, so a
@@ -54,7 +54,7 @@ struct Training {
   nlohmann::ordered_json schedule;  // settings of `learning_rate`, for the checkpoints
   std::function<double(std::uint64_t step)> learning_rate;
   std::uint64_t seed = 0, steps = 0, evaluate_every = 100;
-  std::size_t accumulation = 1;  // micro-batches a step
+  std::size_t accumulation = 1;  // micro-batches a step, always so many: none is left over
   double clip = 1;               // greatest norm of the gradients; 0: no clipping
   int threads = 1;
   std::function<MicroBatch(xtape::Tape<float>&, std::uint64_t step, std::size_t part, xtape::Reduction)> forward;

@@ -54,8 +54,7 @@ Training training_of(TransformerLm<float>& model, const Task& task, const Settin
                     .at_target = score.exact_match >= s.target,
                     .text = fmt::format("accuracy {:.1f}% | exact {:.1f}%", 100 * score.token_accuracy,
                                         100 * score.exact_match),
-                    .metrics = {{"exact_match", score.exact_match}, {"token_accuracy", score.token_accuracy}},
-                    .sample = {}};
+                    .metrics = {{"exact_match", score.exact_match}, {"token_accuracy", score.token_accuracy}}};
           }};
 }
 
