@@ -5,9 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include <xtape/xtape.hpp>
 #include "common/training.hpp"
 
@@ -16,40 +13,14 @@ namespace {
 using namespace xtape;
 using namespace examples;
 
-/// Files of a run; writes nothing without a folder.
-class Record {
- public:
-  Record(std::string folder, const Settings& settings) : folder_(std::move(folder)) {
-    if (folder_.empty()) return;
-    std::filesystem::create_directories(folder_);
-    open("config.json") << to_json(settings).dump(2) << "\n";
-    metrics_ = open("metrics.jsonl");
-  }
-  void evaluation(const nlohmann::ordered_json& metrics) {
-    if (metrics_.is_open()) metrics_ << metrics.dump() << std::endl;
-  }
-  void model(const ParameterList<float>& list) const {
-    if (!folder_.empty()) save_safetensors(folder_ / "model.safetensors", list);
-  }
-
- private:
-  std::ofstream open(const char* name) const {
-    std::ofstream file(folder_ / name);
-    require(file.good(), "{} cannot be written", (folder_ / name).string());
-    return file;
-  }
-  std::filesystem::path folder_;
-  std::ofstream metrics_;
-};
-
-int run(const Settings& settings, const std::string& out) {
+int run(const Settings& settings, const RunOptions& options) {
   const auto task = make_task(settings.task);
   auto model = make_model(settings, *task);
-  Record record(out, settings);
   fmt::print("{}\n", describe(model));
 
-  const TrainingResult result = train(model, *task, settings, "", [&](const auto& m) { record.evaluation(m); });
-  record.model(parameters<float>(model));
+  const TrainingResult result = train(training_of(model, *task, settings), options);
+  if (result.stopped) return result.exit_code;
+  if (!result.folder.empty()) save_safetensors(result.folder / "model.safetensors", parameters<float>(model));
 
   Tape<float> tape;
   const Score score = judge(model, tape, *task, Part::verdict, judged, settings.seed);
@@ -72,33 +43,37 @@ constexpr const char* description =
   induction  kqwdz|q     wdz        what stood behind the q
 )";
 
-/// Reads the command line. Twice: --task and --config decide which flags there are, and their defaults.
+/// Reads the command line. Twice: --task, --config and --resume decide which flags there are, and their defaults.
 int read_and_run(int argc, char** argv) {
-  std::string task_name, config_path, out;
+  std::string task_name, config_path;
+  RunOptions options;
   const auto add_choice = [&](CLI::App& app) {
     app.add_option("--task", task_name, fmt::format("{}", fmt::join(task_names, ", ")))->capture_default_str();
     app.add_option("--config", config_path, "config.json of an earlier run: what it says becomes the default");
+    add_run_flags(app, options);
   };
   CLI::App choice;
   add_choice(choice);
   choice.set_help_flag();
   choice.allow_extras();
   choice.parse(argc, argv);
-  const auto config = config_path.empty() ? nlohmann::json::object() : read_config(config_path);
+  auto config = nlohmann::json::object();
+  if (!config_path.empty()) config = read_config(config_path);
+  if (!options.resume.empty()) config = resumed_config(options.resume);
   if (task_name.empty()) task_name = config.value("task", "copy");
 
   Settings settings = default_settings(task_name);
   CLI::App app(description, "copy_task");
   add_choice(app);
   add_flags(app, settings);
-  app.add_option("--out", out, "folder for config.json, metrics.jsonl and model.safetensors");
-  apply_config(app, settings, config, config_path);
+  apply_config(app, settings, config, options.resume.empty() ? config_path : options.resume);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  return run(settings, out);
+  check_run_flags(app, options);
+  return run(settings, options);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Row train_and_judge(Settings settings, std::size_t layers) {
   const auto task = make_task(settings.task);
   auto model = make_model(settings, *task);
   const TrainingResult result =
-      train(model, *task, settings, fmt::format("{} layer{}  ", layers, layers > 1 ? "s" : ""));
+      train(training_of(model, *task, settings), {}, fmt::format("{} layer{}  ", layers, layers > 1 ? "s" : ""));
   xtape::Tape<float> tape;
   return {layers, count(xtape::parameters<float>(model)), result.steps,
           judge(model, tape, *task, Part::verdict, judged, settings.seed)};

@@ -11,6 +11,7 @@
 #include <xtape/framework/nn/sample.hpp>
 #include <xtape/framework/ops/ops.hpp>
 #include <xtape/framework/tape/expr.hpp>
+#include <xtape/framework/train/checkpoint.hpp>
 #include <xtape/framework/train/gradcheck.hpp>
 #include <xtape/framework/train/gradients.hpp>
 #include <xtape/framework/train/moving_average.hpp>

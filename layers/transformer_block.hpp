@@ -15,9 +15,9 @@ struct TransformerBlockOptions {
   Norm norm = Norm::pre;
   std::size_t hidden = 0;  // width of the feed-forward layer; 0 means 4 width
   Activation activation = Activation::gelu;
-  double dropout = 0;            // after each sublayer and inside the feed-forward layer
-  double attention_dropout = 0;  // of the weights of attention
-  bool bias = true;
+  double dropout = 0;                    // after each sublayer and inside the feed-forward layer
+  double attention_dropout = 0;          // of the weights of attention
+  bool bias = true;                      // of linear layers and of norms, as in PyTorch and GPT-2
   std::size_t kv_heads = 0;              // of the self-attention, see MultiHeadAttentionOptions
   std::optional<RopeOptions> rope = {};  // of the self-attention
   bool attention_only = false;           // TransformerBlock has no feed-forward (Elhage et al. 2021)
@@ -44,14 +44,14 @@ struct TransformerBlock {
                    .kv_heads = options.kv_heads,
                    .rope = options.rope,
                    .dropout = options.attention_dropout}),
-        norm1(width),
+        norm1(width, {.bias = options.bias}),
         dropout(options.dropout),
         norm(options.norm) {
     if (options.attention_only) return;
     feed_forward.emplace(
         width, options.hidden > 0 ? options.hidden : 4 * width, rng,
         FeedForwardOptions{.activation = options.activation, .dropout = options.dropout, .bias = options.bias});
-    norm2.emplace(width);
+    norm2.emplace(width, LayerNormOptions{.bias = options.bias});
   }
 
   /// `positions` (batch, time) are for rotary positions of rows that are padded on the left.

@@ -28,9 +28,9 @@ struct TransformerDecoderLayer {
                        {.bias = options.bias, .kv_heads = options.kv_heads, .dropout = options.attention_dropout}),
         feed_forward(width, options.hidden > 0 ? options.hidden : 4 * width, rng,
                      {.activation = options.activation, .dropout = options.dropout, .bias = options.bias}),
-        norm1(width),
-        norm2(width),
-        norm3(width),
+        norm1(width, {.bias = options.bias}),
+        norm2(width, {.bias = options.bias}),
+        norm3(width, {.bias = options.bias}),
         dropout(options.dropout),
         norm(options.norm) {
     require(!options.attention_only, "[TransformerDecoderLayer] expected a feed-forward layer, got attention_only");
@@ -69,7 +69,7 @@ struct TransformerDecoder {
     require<ShapeError>(options.layers > 0, "[TransformerDecoder] expected at least one layer, got 0");
     layers.reserve(options.layers);
     for (std::size_t i = 0; i < options.layers; ++i) layers.emplace_back(width, heads, rng, options.block);
-    if (options.norm) norm.emplace(width);
+    if (options.norm) norm.emplace(width, LayerNormOptions{.bias = options.block.bias});
     name_layers(*this);
   }
 

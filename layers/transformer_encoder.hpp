@@ -21,7 +21,7 @@ struct TransformerEncoder {
     require<ShapeError>(options.layers > 0, "[TransformerEncoder] expected at least one layer, got 0");
     layers.reserve(options.layers);
     for (std::size_t i = 0; i < options.layers; ++i) layers.emplace_back(width, heads, rng, options.block);
-    if (options.norm) norm.emplace(width);
+    if (options.norm) norm.emplace(width, LayerNormOptions{.bias = options.block.bias});
     name_layers(*this);
   }
 

@@ -34,7 +34,7 @@ struct TransformerLm {
     if (o.tie_embeddings) head.weight = token_embedding.weight.share();
     blocks.reserve(o.layers);
     for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(o.width, o.heads, rng, o.block);
-    if (o.block.norm == Norm::pre) norm.emplace(o.width);
+    if (o.block.norm == Norm::pre) norm.emplace(o.width, LayerNormOptions{.bias = o.block.bias});
     name_layers(*this);
   }
 

@@ -1,12 +1,7 @@
 // A save that fails leaves the last good file (case O32).
 
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-
 #include "behaviour.hpp"
+#include "failing_writes.hpp"
 #include "files.hpp"
 
 namespace xtape::behaviour_atomic_save_test {
@@ -17,26 +12,6 @@ ParameterList<double> one_parameter(double value) {
   list.emplace_back("weight", parameter_of(xt::xarray<double>(value * xt::ones<double>({10}))));
   return list;
 }
-
-/// While it lives no file of this process can grow beyond the given size, as on a disk that is full.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
 
 TEST(Behaviour, O32_ADiskThatIsFullAfterAnyByte) {
   const TemporaryFolder folder;
@@ -67,19 +42,7 @@ TEST(Behaviour, O32_AProcessThatDiesAfterAnyByte) {
   const std::string old = read_bytes(path);
   const auto changed = one_parameter(2);
   for (std::size_t bytes = 0; bytes < old.size(); bytes += 7) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {  // the signal of the limit ends the process in the middle of a write
-      const rlimit none{0, 0}, limit{bytes, bytes};
-      ::setrlimit(RLIMIT_CORE, &none);
-      ::setrlimit(RLIMIT_FSIZE, &limit);
-      std::signal(SIGXFSZ, SIG_DFL);
-      save_safetensors(path, changed);
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "after " << bytes << " bytes";
+    ASSERT_TRUE(dies_after(bytes, [&] { save_safetensors(path, changed); })) << "after " << bytes << " bytes";
     ASSERT_EQ(read_bytes(path), old) << "after " << bytes << " bytes";
   }
   save_safetensors(path, changed);  // what the dead ones left behind is not in the way
@@ -102,13 +65,6 @@ TEST(Behaviour, O32_PlacesThatCannotBeWritten) {
   EXPECT_EQ(read_bytes(folder / "file"), "x");
   EXPECT_EQ(folder.entries(), 2U);
 }
-
-/// The superuser may write everywhere, so while this lives he is nobody.
-struct WithoutPrivileges {
-  const uid_t before = ::geteuid();
-  WithoutPrivileges() { EXPECT_EQ(before == 0 ? ::seteuid(65534) : 0, 0); }
-  ~WithoutPrivileges() { EXPECT_EQ(::seteuid(before), 0); }
-};
 
 TEST(Behaviour, O32_AFolderThatMayNotBeWritten) {
   const TemporaryFolder folder;

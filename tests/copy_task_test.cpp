@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "common/progress.hpp"
@@ -42,6 +43,9 @@ TEST(CopyTask, LeavesItsConfigurationItsMetricsAndItsModel) {
   EXPECT_TRUE(holds(run.output, "blocks.0.self_attn.in_proj_weight")) << run.output;
   EXPECT_TRUE(holds(run.output, "of 1000 sequences that it never met")) << run.output;
   EXPECT_TRUE(holds(run.output, "wrong")) << "samples show mistakes: " << run.output;
+  const std::regex line(
+      R"(\nstep 200/200 \| loss [0-9.]+ \| accuracy [0-9.]+% \| exact [0-9.]+% \| norm [0-9.]+ \| lr 2\.0e-04 \| [0-9.]+ ms \| [0-9,]+ tok/s\n)");
+  EXPECT_TRUE(std::regex_search(run.output, line)) << "a line that people can parse: " << run.output;
 
   const auto config = nlohmann::json::parse(std::ifstream(out / "config.json"));
   EXPECT_EQ(config["steps"], 200);
@@ -69,8 +73,8 @@ TEST(CopyTask, LeavesItsConfigurationItsMetricsAndItsModel) {
 TEST(CopyTask, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   const Folder folder;
   const auto losses = [&](const std::string& flags) {
-    copy_task("--steps 40 --width 16 --heads 2 --length 2..4 --letters 20 --dropout 0.1 --out " + folder.path.string() +
-              " " + flags);
+    copy_task("--steps 40 --width 16 --heads 2 --length 2..4 --letters 20 --dropout 0.1 --overwrite --out " +
+              folder.path.string() + " " + flags);
     std::ifstream metrics(folder.path / "metrics.jsonl");
     nlohmann::json evaluation = nlohmann::json::parse(metrics);
     return std::pair(evaluation["loss"].get<double>(), evaluation["grad_norm"].get<double>());
@@ -154,7 +158,7 @@ TEST(CopyTask, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
   EXPECT_EQ(config["learning_rate"], 1.0);
   EXPECT_EQ(config["heads"], 8) << "the default of sort";
 
-  copy_task("--task reverse --heads 2 --config " + file + " --out " + out);
+  copy_task("--task reverse --heads 2 --overwrite --config " + file + " --out " + out);
   config = nlohmann::json::parse(file_text(out + "/config.json"));
   EXPECT_EQ(config["task"], "reverse");
   EXPECT_EQ(config["batch"], 3);

@@ -149,6 +149,27 @@ TEST(ParameterList, NamesAreThoseOfPyTorch) {
                 "blocks.0.norm2.weight", "blocks.0.norm2.bias", "norm.weight", "norm.bias", "head.weight"}));
 }
 
+TEST(ParameterList, WithoutBiasesNeitherLinearLayersNorNormsHaveOne) {
+  Rng rng(5);
+  const TransformerBlockOptions block = {.bias = false};
+  const auto none = [](const ParameterList<float>& list) {
+    for (const auto& [name, parameter] : list)
+      if (name.ends_with("bias") || parameter.role() == Role::bias || parameter.size() == 0) return false;
+    return true;
+  };
+  TransformerLm<float> model(
+      {.vocabulary = 3, .length = 2, .width = 4, .heads = 2, .layers = 1, .block = block, .tie_embeddings = true}, rng);
+  EXPECT_EQ(names(parameters<float>(model)),
+            (std::vector<std::string>{"token_embedding.weight", "position_embedding.weight",
+                                      "blocks.0.self_attn.in_proj_weight", "blocks.0.self_attn.out_proj.weight",
+                                      "blocks.0.linear1.weight", "blocks.0.linear2.weight", "blocks.0.norm1.weight",
+                                      "blocks.0.norm2.weight", "norm.weight"}));
+  TransformerEncoder<float> encoder(4, 2, rng, {.layers = 1, .block = block});
+  TransformerDecoder<float> decoder(4, 2, rng, {.layers = 1, .block = block});
+  EXPECT_TRUE(none(parameters<float>(encoder)));
+  EXPECT_TRUE(none(parameters<float>(decoder)));
+}
+
 TEST(ParameterList, ABlockOfAttentionAloneHasNeitherFeedForwardNorNorm2) {
   Rng rng(5);
   TransformerBlock<float> block(4, 2, rng, {.attention_only = true});

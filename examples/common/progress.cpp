@@ -41,6 +41,12 @@ void Progress::show(const std::string& line) {
   std::fflush(stdout);
 }
 
+void Progress::print(const std::string& lines) {
+  erase();
+  fmt::print("{}\n", lines);
+  std::fflush(stdout);
+}
+
 void Progress::finish() {
   if (open_) fmt::print("\n");
   open_ = false;

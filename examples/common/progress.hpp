@@ -19,6 +19,8 @@ class Progress {
   /// True when the line on a terminal is due again (ten times a second).
   bool due() const;
   void show(const std::string& line);
+  /// Lines that stay, in whole length.
+  void print(const std::string& lines);
   /// Leaves the line as it stands and goes to the next.
   void finish();
   /// Takes the line away again, so that something else can be printed in its place.

@@ -40,6 +40,8 @@ void visit(auto& s, auto&& f) {
   const std::string& task = s.task.name;
   f("seed", s.seed, "of weights, data and dropout", CLI::Range(0, 1'000'000'000));
   f("steps", s.steps, "training steps at most", CLI::Range(1, 10'000'000));
+  f("evaluate_every", s.evaluate_every, "steps between evaluations, at each of which --out gets a checkpoint",
+    CLI::Range(1, 10'000'000));
   f("batch", s.batch, "sequences a step", CLI::Range(1, 65'536));
   f("width", s.width, "of the model, a multiple of --heads", CLI::Range(1, 8192));
   f("heads", s.heads, "attention heads", CLI::Range(1, 512));

@@ -11,7 +11,7 @@ namespace examples {
 
 struct Settings {
   TaskOptions task;
-  std::uint64_t seed = 0, steps = 2000;
+  std::uint64_t seed = 0, steps = 2000, evaluate_every = 100;
   std::size_t batch = 32, width = 64, heads = 4, layers = 2;
   bool attention_only = false;
   double learning_rate = 2e-3, dropout = 0, target = 0.995;

@@ -15,14 +15,18 @@ namespace examples {
 
 /// How a run is kept and stopped: the flags that every trainer has.
 struct RunOptions {
-  std::string out;               // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
-  std::string resume;            // a run's folder, or one of its checkpoints, from which it goes on
+  std::string out = {};          // folder for config.json, metrics.jsonl and checkpoints; empty: nothing is kept
+  std::string resume = {};       // instead of `out`: a run's folder, or one of its checkpoints, from which it goes on
   bool overwrite = false;        // a new run may take the place of one in `out`
   std::size_t keep = 2;          // newest checkpoints that stay, besides the best
   std::uint64_t stop_after = 0;  // end after so many steps of the whole run, as a signal would; 0 = never
 };
 
 void add_run_flags(CLI::App& app, RunOptions& options);
+/// After the command line was read: with --resume only --threads, --keep and --stop_after may be given, since all other
+/// settings are those of the checkpoint; and --stop_after needs a folder. Throws xtape::Error, a sentence with the
+/// flag.
+void check_run_flags(const CLI::App& app, const RunOptions& options);
 
 /// The forward pass of one micro-batch.
 struct MicroBatch {
@@ -34,11 +38,11 @@ struct MicroBatch {
 
 /// What an evaluation finds. Ties go to the earlier one.
 struct Evaluation {
-  double to_beat = 0;              // lower is better: a validation loss, or a share of wrong answers
-  bool at_target = false;          // two in a row end the training
-  std::string text;                // in the log line: "val 1.980"
-  nlohmann::ordered_json metrics;  // in the line of metrics.jsonl
-  std::string sample;              // shown below the log line, if any
+  double to_beat = 0;      // lower is better: a validation loss, or a share of wrong answers
+  bool at_target = false;  // two in a row end the training
+  std::string text = {};   // in the log line: "val 1.980"
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();  // in the line of metrics.jsonl
+  std::string sample = {};                                            // shown below the log line, if any
 };
 
 /// What differs from program to program. All that is random in `forward` is a function of the step and the part, so a
@@ -50,7 +54,7 @@ struct Training {
   nlohmann::ordered_json schedule;  // settings of `learning_rate`, for the checkpoints
   std::function<double(std::uint64_t step)> learning_rate;
   std::uint64_t seed = 0, steps = 0, evaluate_every = 100;
-  std::size_t accumulation = 1;  // micro-batches a step
+  std::size_t accumulation = 1;  // micro-batches a step, always so many: none is left over
   double clip = 1;               // greatest norm of the gradients; 0: no clipping
   int threads = 1;
   std::function<MicroBatch(xtape::Tape<float>&, std::uint64_t step, std::size_t part, xtape::Reduction)> forward;
@@ -61,11 +65,15 @@ struct TrainingResult {
   std::uint64_t steps = 0;                 // of the whole run
   double seconds = 0, seconds_a_step = 0;  // of this process, all in all; evaluation apart
   bool stopped = false;                    // by a signal or stop_after: all is saved, and --resume goes on
+  std::filesystem::path folder;            // the run's: options.out or where it was resumed; empty: nothing is kept
+  int exit_code = 0;                       // of a program that was stopped: 128 + the signal, 0 after stop_after
 };
 
 /// Trains to the end, to the target, or to a stop. Shows a line about each evaluation, begun with `title`. With
 /// options.out a checkpoint is written at every evaluation and at a stop; SIGINT and SIGTERM are a stop at the end of
-/// the step. With options.resume it begins where that checkpoint ended. Sets the number of threads.
+/// the step, and the second of them ends the program at once. With options.resume it begins where that checkpoint
+/// ended, in its run's folder. The step's gradient is that of the mean over the targets of all micro-batches. Sets the
+/// number of threads.
 TrainingResult train(const Training& training, const RunOptions& options = {}, const std::string& title = "");
 
 /// The settings in the checkpoint that `resume` means: what a program reads before it makes the model. Throws

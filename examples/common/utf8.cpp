@@ -63,7 +63,7 @@ std::vector<std::string> characters(const std::string& text) {
   std::vector<std::string> result;
   for (std::size_t at = 0; at < text.size();) {
     const auto [number, bytes] = code_point(text, at);
-    xtape::require(!is_in(control, number),
+    xtape::require(!is_control(number),
                    "the text may hold no control characters such as line ends and tabs, got U+{:04X} at byte {}",
                    static_cast<std::uint32_t>(number), at + 1);
     const std::string character = text.substr(at, bytes);
@@ -75,6 +75,26 @@ std::vector<std::string> characters(const std::string& text) {
   }
   return result;
 }
+
+std::u32string code_points(const std::string& text) {
+  std::u32string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [number, bytes] = code_point(text, at);
+    result.push_back(number);
+    at += bytes;
+  }
+  return result;
+}
+
+std::string to_utf8(char32_t number) {
+  const auto continuation = [&](int shift) { return static_cast<char>(0x80 | (number >> shift & 0x3F)); };
+  if (number < 0x80) return {static_cast<char>(number)};
+  if (number < 0x800) return {static_cast<char>(0xC0 | number >> 6), continuation(0)};
+  if (number < 0x10000) return {static_cast<char>(0xE0 | number >> 12), continuation(6), continuation(0)};
+  return {static_cast<char>(0xF0 | number >> 18), continuation(12), continuation(6), continuation(0)};
+}
+
+bool is_control(char32_t number) { return is_in(control, number); }
 
 std::size_t display_width(const std::string& text) {
   std::size_t width = 0;

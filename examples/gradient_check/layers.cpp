@@ -38,6 +38,8 @@ void simple_layers(std::vector<Entry>& e) {
   e.push_back(layer(
       "LayerNorm", sequence, [](Rng&) { return LayerNorm<double>(6); }, call));
   e.push_back(layer(
+      "LayerNorm/no-bias", sequence, [](Rng&) { return LayerNorm<double>(6, {.bias = false}); }, call));
+  e.push_back(layer(
       "RmsNorm", sequence, [](Rng&) { return RmsNorm<double>(6); }, call));
   e.push_back(layer(
       "Dropout", sequence, [](Rng&) { return Dropout(0.5); }, call));
@@ -97,6 +99,9 @@ void blocks(std::vector<Entry>& e) {
   e.push_back(layer(
       "TransformerBlock/attention-only", sequence,
       [](Rng& rng) { return TransformerBlock<double>(6, 2, rng, {.attention_only = true}); }, call));
+  e.push_back(layer(
+      "TransformerBlock/no-bias", sequence,
+      [](Rng& rng) { return TransformerBlock<double>(6, 2, rng, {.bias = false}); }, call));
   push_both_norms(
       e, "TransformerEncoder", sequence,
       [](Rng& rng, const auto& block) { return TransformerEncoder<double>(6, 2, rng, {.layers = 2, .block = block}); },

@@ -1,0 +1,155 @@
+// Trains a small GPT on the characters of a text, by default the King James Bible, and writes more of it.
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include <xtape/xtape.hpp>
+#include "char_lm/sampling.hpp"
+#include "common/progress.hpp"
+#include "common/utf8.hpp"
+
+namespace examples::char_lm {
+namespace {
+
+using namespace xtape;
+
+/// What the command line asks for.
+struct Command {
+  Settings settings;
+  RunOptions run;
+  std::string text, prompt, checkpoint = "latest";
+  std::optional<int> threads;  // if they were given: a resumed run may have others
+  bool sample = false;
+  SampleOptions sampling;
+};
+
+void print_text(const std::string& path, const Text& text) {
+  const auto number = [](std::size_t n) { return grouped(static_cast<double>(n)); };
+  fmt::print("{}: {} characters, {} different ones; {} to train on, {} to validate\n\n", path,
+             number(text.tokens.size()), text.vocabulary.size(), number(text.training().size()),
+             number(text.validation().size()));
+}
+
+void print_whole_loss(const ValidationLoss& loss) {
+  fmt::print("validation loss over the whole split {:.4f} ({:.3f} bits per character, {} characters)\n", loss.mean,
+             loss.mean / std::log(2.0), grouped(static_cast<double>(loss.predicted)));
+}
+
+int run_training(Command& command) {
+  nlohmann::json resumed;
+  if (!command.run.resume.empty()) {
+    resumed = resumed_config(command.run.resume);
+    command.settings = settings_of(resumed);
+    if (command.threads) command.settings.threads = *command.threads;
+    command.text = text_path_of(resumed);
+  }
+  const Settings& settings = command.settings;
+  check(settings);
+  const Text text = read_text(command.text, settings.block_size);
+  if (!resumed.is_null()) require_same_text(resumed, text);
+  const std::string path = std::filesystem::absolute(command.text).lexically_normal().string();
+  Model model = make_model(settings, text.vocabulary.size());
+  const Training training = make_training(model, settings, text, to_json(settings, path, text));
+  fmt::print("{}\n", describe(model));
+  print_text(command.text, text);
+
+  const TrainingResult result = train(training, command.run);
+  if (result.stopped) return result.exit_code;
+  if (!result.folder.empty()) save_safetensors(result.folder / "model.safetensors", parameters<float>(model));
+  fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", result.steps, result.seconds,
+             1000 * result.seconds_a_step);
+  print_whole_loss(loss_over_all(model, text.validation(), settings.block_size));
+  if (result.folder.empty())
+    fmt::print("nothing is kept: with --out FOLDER the model is, and char_lm --sample --out FOLDER writes more text\n");
+  else
+    fmt::print("more text: ./run char_lm --sample --out {} --prompt \"In the beginning\"\n", result.folder.string());
+  return 0;
+}
+
+int run_sample(const Command& command) {
+  require(!command.run.out.empty(), "--sample needs the folder of a run: --out FOLDER, as it was trained with");
+  const std::filesystem::path folder = checkpoint_of(command.run.out, command.checkpoint == "best");
+  const nlohmann::json config = resumed_config(folder);
+  const Settings settings = settings_of(config);
+  const Vocabulary vocabulary = vocabulary_of(config);
+  Model model = make_model(settings, vocabulary.size());
+  load_safetensors(folder / "model.safetensors", parameters<float>(model));
+  set_threads(command.settings.threads);
+
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  const auto write = [&](std::int64_t token) {
+    char32_t c = vocabulary[token];
+    if (terminal && is_control(c) && c != U'\n' && c != U'\t') c = U'\uFFFD';
+    fmt::print("{}", to_utf8(c));
+    std::fflush(stdout);
+  };
+  SampleOptions options = command.sampling;
+  options.seed = command.settings.seed;
+  const auto prompt = prompt_tokens(command.prompt, vocabulary);
+  fmt::print("{}", command.prompt);
+  continue_text(model, settings.block_size, prompt, options, write);
+  fmt::print("\n");
+  return 0;
+}
+
+void require_no_training_flags(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const bool free = name == "--sample" || name == "--out" || name == "--seed" || name == "--threads" ||
+                      !option->get_needs().empty();  // those that need --sample
+    require(option->count() == 0 || free, "{} says how to train, which --sample does not do", name);
+  }
+}
+
+constexpr const char* description =
+    R"(Trains a small GPT on the characters of a UTF-8 text; the flags have nanoGPT's names and its defaults for a CPU.
+
+  ./run char_lm --out run                          the King James Bible, a few minutes
+  ./run char_lm --text FILE --out run              any text
+  ./run char_lm --resume run                       goes on where a run was stopped
+  ./run char_lm --sample --out run --prompt "And"  writes
+)";
+
+int read_and_run(int argc, char** argv) {
+  Command command;
+  CLI::App app(description, "char_lm");
+  app.add_option("--text", command.text, "UTF-8 file to learn; its last 10 % are for validation");
+  add_flags(app, command.settings);
+  add_run_flags(app, command.run);
+  CLI::Option* sample = app.add_flag("--sample", command.sample, "write text with the model in --out");
+  const auto sampling = [&](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str()->needs(sample);
+  };
+  sampling("--prompt", command.prompt, "text to continue; empty: a new line");
+  sampling("--temperature", command.sampling.sampling.temperature, "of the softmax; 0: the most probable character")
+      ->check(CLI::Range(0.0, 100.0));
+  sampling("--top_k", command.sampling.sampling.top_k, "among so many most probable characters; 0: all");
+  sampling("--top_p", command.sampling.sampling.top_p, "among the fewest that reach this probability")
+      ->check(CLI::Range(1e-9, 1.0));
+  sampling("--max_new_tokens", command.sampling.max_new_tokens, "characters to write");
+  sampling("--checkpoint", command.checkpoint, "latest or best, by validation loss")
+      ->check(CLI::IsMember({"latest", "best"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  check_run_flags(app, command.run);
+  if (app.count("--threads") > 0) command.threads = command.settings.threads;
+  if (command.sample) require_no_training_flags(app);
+  return command.sample ? run_sample(command) : run_training(command);
+}
+
+}  // namespace
+}  // namespace examples::char_lm
+
+int main(int argc, char** argv) {
+  try {
+    return examples::char_lm::read_and_run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "char_lm: {}\n", error.what());
+    return 1;
+  }
+}
