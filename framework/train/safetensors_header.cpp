@@ -46,11 +46,6 @@ template <class... Args>
 [[noreturn]] void fail(const std::string& file, fmt::format_string<Args...> reason, Args&&... args) {
   throw FormatError(fmt::format("[safetensors] {}: {}", file, fmt::format(reason, std::forward<Args>(args)...)));
 }
-/// The same unless `ok`.
-template <class... Args>
-void expect(bool ok, const std::string& file, fmt::format_string<Args...> reason, Args&&... args) {
-  if (!ok) fail(file, reason, std::forward<Args>(args)...);
-}
 
 /// Takes a header as the parser comes upon its parts, so that nothing is built that has no place in one.
 class HeaderReader {
@@ -85,17 +80,17 @@ class HeaderReader {
   bool key(std::string& text) {
     if (place_ == Place::top) {
       const bool again = text == "__metadata__" ? std::exchange(has_metadata_, true) : header_.arrays.contains(text);
-      expect(!again, file_, "the header names \"{}\" twice", excerpt(text));
+      if (again) fail(file_, "the header names \"{}\" twice", excerpt(text));
       name_ = std::move(text);
     } else if (place_ == Place::metadata) {
-      expect(!header_.metadata.contains(text), file_, "__metadata__ names \"{}\" twice", excerpt(text));
+      if (header_.metadata.contains(text)) fail(file_, "__metadata__ names \"{}\" twice", excerpt(text));
       field_ = std::move(text);
     } else {
-      expect(text == "dtype" || text == "shape" || text == "data_offsets", file_,
-             "the entry of {} must hold dtype, shape and data_offsets alone, got \"{}\"", excerpt(name_),
+      if (text != "dtype" && text != "shape" && text != "data_offsets")
+        fail(file_, "the entry of {} must hold dtype, shape and data_offsets alone, got \"{}\"", excerpt(name_),
              excerpt(text));
       const bool again = std::find(fields_.begin(), fields_.end(), text) != fields_.end();
-      expect(!again, file_, "the entry of {} names \"{}\" twice", excerpt(name_), text);
+      if (again) fail(file_, "the entry of {} names \"{}\" twice", excerpt(name_), text);
       field_ = text;
       fields_.push_back(std::move(text));
     }
@@ -117,8 +112,8 @@ class HeaderReader {
       offsets_.push_back(n);
     else
       refuse("a number");
-    expect(array_.shape.size() <= most_extents && offsets_.size() <= 2, file_,
-           "the entry of {} holds a list that is too long as its {}", excerpt(name_), field_);
+    if (array_.shape.size() > most_extents || offsets_.size() > 2)
+      fail(file_, "the entry of {} holds a list that is too long as its {}", excerpt(name_), field_);
     return true;
   }
   bool number_integer(std::int64_t) { return refuse("a negative number"); }
@@ -157,22 +152,22 @@ class HeaderReader {
   Dtype dtype_of(const std::string& name) const {
     const auto found =
         std::find_if(types().begin(), types().end(), [&](const Type& type) { return type.name == name; });
-    expect(found != types().end(), file_, "{} has the unknown type \"{}\"", excerpt(name_), excerpt(name));
+    if (found == types().end()) fail(file_, "{} has the unknown type \"{}\"", excerpt(name_), excerpt(name));
     return static_cast<Dtype>(found - types().begin());
   }
 
   void finish_entry() {
-    expect(fields_.size() == 3 && offsets_.size() == 2, file_,
-           "the entry of {} must hold dtype, shape and data_offsets [begin, end]", excerpt(name_));
+    if (fields_.size() != 3 || offsets_.size() != 2)
+      fail(file_, "the entry of {} must hold dtype, shape and data_offsets [begin, end]", excerpt(name_));
     array_.begin = offsets_[0], array_.end = offsets_[1];
-    expect(array_.begin <= array_.end && array_.end <= data_size_, file_,
-           "the data of {} must lie within {} bytes, got [{}, {})", excerpt(name_), data_size_, array_.begin,
+    if (array_.begin > array_.end || array_.end > data_size_)
+      fail(file_, "the data of {} must lie within {} bytes, got [{}, {})", excerpt(name_), data_size_, array_.begin,
            array_.end);
     std::uint64_t bits = bits_of(array_.dtype);
     bool overflow = false;
     for (const std::size_t extent : array_.shape) overflow |= __builtin_mul_overflow(bits, extent, &bits);
-    expect(!overflow && bits % 8 == 0 && bits / 8 == array_.end - array_.begin, file_,
-           "{} of shape ({}) and type {} does not fill [{}, {})", excerpt(name_), fmt::join(array_.shape, ", "),
+    if (overflow || bits % 8 != 0 || bits / 8 != array_.end - array_.begin)
+      fail(file_, "{} of shape ({}) and type {} does not fill [{}, {})", excerpt(name_), fmt::join(array_.shape, ", "),
            to_string(array_.dtype), array_.begin, array_.end);
     header_.arrays.emplace(std::move(name_), std::move(array_));
   }
@@ -197,12 +192,12 @@ void expect_contiguous(const SafetensorsHeader& header, std::uint64_t data_size,
   });
   std::uint64_t at = 0;
   for (const auto* entry : in_order) {
-    expect(entry->second.begin == at, file,
-           "expected data without hole or overlap, but {} begins at {} and what is before it ends at {}",
+    if (entry->second.begin != at)
+      fail(file, "expected data without hole or overlap, but {} begins at {} and what is before it ends at {}",
            excerpt(entry->first), entry->second.begin, at);
     at = entry->second.end;
   }
-  expect(at == data_size, file, "expected {} bytes of data, got {}", at, data_size);
+  if (at != data_size) fail(file, "expected {} bytes of data, got {}", at, data_size);
 }
 
 /// A JSON string.
@@ -225,20 +220,21 @@ const std::string& to_string(Dtype dtype) { return types()[static_cast<std::size
 std::uint64_t bits_of(Dtype dtype) { return types()[static_cast<std::size_t>(dtype)].bits; }
 
 std::string_view safetensors_header_text(std::span<const std::byte> bytes, const std::string& file) {
-  expect(bytes.size() >= length_bytes, file, "expected at least {} bytes, got {}", length_bytes, bytes.size());
+  if (bytes.size() < length_bytes) fail(file, "expected at least {} bytes, got {}", length_bytes, bytes.size());
   std::uint64_t size = 0;
   std::memcpy(&size, bytes.data(), length_bytes);
   const std::uint64_t most = std::min<std::uint64_t>(longest_header, bytes.size() - length_bytes);
-  expect(size <= most, file, "the header claims {} bytes, but may have at most {} in this file of {} bytes", size, most,
+  if (size > most)
+    fail(file, "the header claims {} bytes, but may have at most {} in this file of {} bytes", size, most,
          bytes.size());
   return {reinterpret_cast<const char*>(bytes.data()) + length_bytes, size};
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_size, const std::string& file) {
-  expect(text.size() <= longest_header, file, "the header may have at most {} bytes, got {}", longest_header,
-         text.size());
-  expect(!text.empty() && text[0] == '{', file, "the header must be a JSON object and begin with {{");
-  expect(text.find('\0') == std::string_view::npos, file, "the header is not valid JSON (it holds a zero byte)");
+  if (text.size() > longest_header)
+    fail(file, "the header may have at most {} bytes, got {}", longest_header, text.size());
+  if (!text.starts_with('{')) fail(file, "the header must be a JSON object and begin with {{");
+  if (text.find('\0') != std::string_view::npos) fail(file, "the header is not valid JSON (it holds a zero byte)");
   HeaderReader reader(data_size, file);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   SafetensorsHeader header = reader.take();
