@@ -126,9 +126,16 @@ TEST(Behaviour, O31_LongListsAreNotBuiltUp) {
 }
 
 TEST(Behaviour, O31_EntriesOfTheWrongKind) {
-  for (const char* entry : {"1", "null", "[]", "{}", "\"F32\"", R"({"dtype":"F32","shape":[2]})",
-                            R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1})"})
-    expect_refused(safetensors(std::string("{\"a\":") + entry + "}", "12345678"), "entry of a");
+  for (const char* entry : {"1", "null", "[]", "\"F32\""})
+    expect_refused(safetensors(std::string("{\"a\":") + entry + "}", "12345678"), "entry of a must be an object");
+  for (const char* entry : {"{}", R"({"dtype":"F32","shape":[2]})", R"({"dtype":"F64","data_offsets":[0,8]})",
+                            R"({"shape":[2],"data_offsets":[0,8]})"})
+    expect_refused(safetensors(std::string("{\"a\":") + entry + "}", "12345678"), "entry of a must hold dtype");
+  for (const char* more : {"1", "null", "\"F32\"", "[2]", "{}"})
+    expect_refused(
+        safetensors(fmt::format(R"({{"a":{{"dtype":"F32","more":{},"shape":[2],"data_offsets":[0,8]}}}})", more),
+                    "12345678"),
+        "entry of a must hold dtype, shape and data_offsets alone, got \"more\"");
   for (const char* dtype : {"1", "null", "[\"F32\"]"}) expect_refused(one_entry(dtype, "[2]", "[0,8]"), "entry of a");
   for (const char* shape : {"2", "[-2]", "[2.0]", "[\"2\"]", "{}", "null", "[18446744073709551616]", "[true]"})
     expect_refused(one_entry(R"("F32")", shape, "[0,8]"), "entry of a");
