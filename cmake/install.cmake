@@ -6,7 +6,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/xtape)
 install(TARGETS xtape EXPORT xtape-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES framework/xtape.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xtape)
 install(
-  DIRECTORY framework layers
+  DIRECTORY framework layers pretrained
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xtape
   FILES_MATCHING
   PATTERN "*.hpp"

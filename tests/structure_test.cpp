@@ -60,6 +60,9 @@ const std::vector<Floor> floors = {
     {"framework/nn", {"framework/base", "framework/tape"}},
     {"framework/train", {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn"}},
     {"layers", {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn"}},
+    {"pretrained",
+     {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn", "framework/train",
+      "layers"}},
 };
 /// The one header above all floors.
 const std::string umbrella = "framework/xtape.hpp";
@@ -87,7 +90,7 @@ std::vector<std::string> forbidden_includes(const fs::path& file, const std::str
 
 TEST(Structure, NoIncludePointsUpwardOrSideways) {
   std::size_t seen = 0;
-  for (const fs::path& file : sources({"framework", "layers"})) {
+  for (const fs::path& file : sources({"framework", "layers", "pretrained"})) {
     if (file == umbrella) continue;
     const std::string text = read(root / file);
     seen += includes(text).size();
@@ -108,6 +111,7 @@ TEST(Structure, AnIncludeThatPointsUpwardOrSidewaysWouldBeSeen) {
   EXPECT_TRUE(refused("framework/train/optimizer.cpp", "#include <xtape/layers/linear.hpp>"));
   EXPECT_TRUE(refused("layers/linear.hpp", "#include <xtape/framework/train/optimizer.hpp>"));
   EXPECT_TRUE(refused("layers/linear.hpp", "#include <xtape/xtape.hpp>"));
+  EXPECT_TRUE(refused("layers/gpt2.hpp", "#include <xtape/pretrained/gpt2.hpp>"));
   EXPECT_TRUE(refused("framework/elsewhere/file.hpp", ""));
   EXPECT_TRUE(
       forbidden_includes("layers/linear.hpp", "#include <xtape/framework/ops/ops.hpp>\n#include <optional>\n").empty());
@@ -116,13 +120,13 @@ TEST(Structure, AnIncludeThatPointsUpwardOrSidewaysWouldBeSeen) {
 TEST(Structure, OwnFilesAreIncludedByTheirFullNames) {
   // Else the direction of an include could not be read off it.
   const std::regex relative(R"(^[ \t]*#[ \t]*include[ \t]*")", std::regex::multiline);
-  for (const fs::path& file : sources({"framework", "layers"}))
+  for (const fs::path& file : sources({"framework", "layers", "pretrained"}))
     EXPECT_FALSE(std::regex_search(read(root / file), relative)) << file << " includes a file by a relative name";
   EXPECT_TRUE(std::regex_search("#pragma once\n#include \"tape.hpp\"\n", relative));
 }
 
 TEST(Structure, HeadersStartWithPragmaOnce) {
-  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"})) {
+  for (const fs::path& file : sources({"framework", "layers", "pretrained", "examples", "tests"})) {
     if (file.extension() != ".hpp") continue;
     EXPECT_EQ(read(root / file).rfind("#pragma once\n", 0), 0u) << file << " does not start with #pragma once";
   }
@@ -130,13 +134,14 @@ TEST(Structure, HeadersStartWithPragmaOnce) {
 
 TEST(Structure, FoldersWithSourcesExplainThemselves) {
   std::set<fs::path> folders = {"framework"};
-  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"})) folders.insert(file.parent_path());
+  for (const fs::path& file : sources({"framework", "layers", "pretrained", "examples", "tests"}))
+    folders.insert(file.parent_path());
   for (const fs::path& folder : folders)
     EXPECT_TRUE(fs::exists(root / folder / "README.md")) << folder << " has no README.md";
 }
 
 TEST(Structure, FilesStayUnderFourHundredLines) {
-  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"}))
+  for (const fs::path& file : sources({"framework", "layers", "pretrained", "examples", "tests"}))
     EXPECT_LE(line_count(read(root / file)), 400u) << file << " asks to be split";
 }
 
