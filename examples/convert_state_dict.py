@@ -50,24 +50,18 @@ def expect(ok, sentence):
 # ---- arrays of NumPy and PyTorch as (type, shape, bytes), and back
 
 
-def torch_or_none():
+def torch_for(path):
     try:
         import torch
         return torch
-    except ImportError:
-        return None
-
-
-def torch_for(path):
-    torch = torch_or_none()
-    expect(torch, f"{path}: this needs PyTorch, which this Python has not (in Debian it is the package python3-torch "
-                  "for /usr/bin/python3)")
-    return torch
+    except ImportError as error:
+        raise ConversionError(f"{path}: this needs PyTorch, which {sys.executable} has not (in Debian it is the package "
+                              "python3-torch for /usr/bin/python3)") from error
 
 
 def raw(name, array):
     """(type, shape, bytes in row-major, little-endian order) of a tensor or NumPy array."""
-    torch = torch_or_none()
+    torch = sys.modules.get("torch")  # without it there are no tensors
     if torch and isinstance(array, torch.Tensor):
         expect(array.layout == torch.strided and not array.is_quantized, f"{name} must be dense, got {array.layout}")
         known = {getattr(torch, theirs): ours for ours, theirs in TORCH.items()}
@@ -191,8 +185,9 @@ def read_safetensors(path):
 
 def read_npz(path):
     try:
-        with np.load(path, allow_pickle=False) as file:
-            expect(hasattr(file, "files"), f"{path}: expected an .npz of named arrays, got a single one")
+        file = np.load(path, allow_pickle=False)
+        expect(hasattr(file, "files"), f"{path}: expected an .npz of named arrays, got a single array")
+        with file:
             return {name: raw(name, file[name]) for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ConversionError(f"{path}: this is not an .npz file ({error})") from error
@@ -272,13 +267,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: {message} (--help explains)\n")
 
 
-def main():
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(command_line):
+    parser = Parser(prog="convert_state_dict.py", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", help="the file to read")
     parser.add_argument("target", help="the file to write")
     parser.add_argument("--key", help="the state dict's place in a file that holds more, for instance model, or "
                                       "state/model for one in another")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(command_line)
     try:
         count = convert(arguments.source, arguments.target, arguments.key)
     except ConversionError as error:
@@ -289,4 +285,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

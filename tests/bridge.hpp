@@ -35,7 +35,8 @@ inline double error_of(Var<float> x, const std::vector<float>& y) {
   double difference = 0, largest = 1;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double error = std::abs(static_cast<double>(x.data()[i]) - static_cast<double>(y[i]));
-    difference = error <= difference ? difference : error;  // NaN stays
+    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+    difference = std::max(difference, error);
     largest = std::max(largest, std::abs(static_cast<double>(y[i])));
   }
   return difference / largest;

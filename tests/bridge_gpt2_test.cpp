@@ -93,9 +93,9 @@ TEST(Gpt2File, TheHeadsComeFromTheCallTheMetadataOrTheConfiguration) {
   EXPECT_EQ(heads_of(load_gpt2<float>(path)), 8u);
 
   write(path, weights());
-  for (const char* number : {"-4", "4.0", "\"4\"", "0", "99999999999999999999999", "null"}) {
+  for (const char* number : {"-4", "4.0", "\"4\"", "0", "1e30", "null"}) {
     config(fmt::format(R"({{"n_head": {}}})", number));
-    expect_message<FormatError>([&] { load_gpt2<float>(path); }, {"n_head must be a number of at least 1", number});
+    expect_message<FormatError>([&] { load_gpt2<float>(path); }, {"n_head must be a number of at least 1, got"});
   }
   for (const char* wrong : {R"({"n_head": 4)", "[]", ""}) {
     config(wrong);
