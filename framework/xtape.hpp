@@ -2,6 +2,7 @@
 // The whole library.
 
 #include <xtape/framework/base/error.hpp>
+#include <xtape/framework/base/float16.hpp>
 #include <xtape/framework/base/layer_name.hpp>
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/base/random.hpp>
@@ -13,12 +14,16 @@
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck.hpp>
 #include <xtape/framework/train/gradients.hpp>
+#include <xtape/framework/train/mapped_file.hpp>
 #include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/parameter_group.hpp>
 #include <xtape/framework/train/replacement.hpp>
 #include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/safetensors.hpp>
+#include <xtape/framework/train/safetensors_elements.hpp>
+#include <xtape/framework/train/safetensors_file.hpp>
+#include <xtape/framework/train/safetensors_header.hpp>
 #include <xtape/framework/train/schedule.hpp>
 #include <xtape/layers/alibi.hpp>
 #include <xtape/layers/describe.hpp>

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include <xtape/framework/train/safetensors.hpp>
-
 namespace xtape {
 namespace {
 
@@ -199,7 +197,7 @@ Gpt2<T> load_gpt2(const fs::path& given, std::size_t heads) {
 }
 
 template <class T>
-void save_gpt2(const fs::path& path, Gpt2<T>& model) {
+void save_gpt2(const fs::path& path, Gpt2<T>& model, SaveOptions save) {
   const ParameterList<T> list = parameters<T>(model);
   const Gpt2Options options{.vocabulary = model.token_embedding.weight.shape()[0],
                             .length = model.position_embedding->weight.shape()[0],
@@ -217,14 +215,14 @@ void save_gpt2(const fs::path& path, Gpt2<T>& model) {
       transpose_into(transposed.back().data(), parameter.data(), entry.shape[1], entry.shape[0]);
       values = transposed.back();
     }
-    arrays.push_back({entry.name, Shape(entry.shape), values});
+    arrays.push_back({entry.name, Shape(entry.shape), values, save.dtype});
   }
   write_safetensors(path, arrays, {{"format", "pt"}, {"n_head", std::to_string(model.blocks[0].self_attn.heads)}});
 }
 
 template Gpt2<float> load_gpt2(const fs::path&, std::size_t);
 template Gpt2<double> load_gpt2(const fs::path&, std::size_t);
-template void save_gpt2(const fs::path&, Gpt2<float>&);
-template void save_gpt2(const fs::path&, Gpt2<double>&);
+template void save_gpt2(const fs::path&, Gpt2<float>&, SaveOptions);
+template void save_gpt2(const fs::path&, Gpt2<double>&, SaveOptions);
 
 }  // namespace xtape

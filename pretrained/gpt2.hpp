@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include <xtape/framework/train/safetensors.hpp>
 #include <xtape/layers/gpt2.hpp>
 
 namespace xtape {
@@ -20,6 +21,6 @@ Gpt2<T> load_gpt2(const std::filesystem::path& path, std::size_t heads = 0);
 /// Writes the model as Hugging Face's GPT2LMHeadModel does: the names that load_gpt2 reads, with the prefix, and a
 /// lm_head.weight only if it is not tied. The metadata hold n_head. The file is replaced whole or not at all.
 template <class T>
-void save_gpt2(const std::filesystem::path& path, Gpt2<T>& model);
+void save_gpt2(const std::filesystem::path& path, Gpt2<T>& model, SaveOptions options = {});
 
 }  // namespace xtape

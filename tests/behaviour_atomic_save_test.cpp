@@ -1,5 +1,7 @@
 // A save that fails leaves the last good file (case O32).
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,26 +40,78 @@ class FileSizeLimit {
   void (*handler_)(int);
 };
 
-TEST(Behaviour, O32_ADiskThatIsFullAfterAnyByte) {
+/// Saves over an old file on disks that are full after every `step` bytes.
+void expect_old_or_new(const ParameterList<double>& before, const ParameterList<double>& after, SaveOptions options,
+                       std::size_t step) {
   const TemporaryFolder folder;
   const auto path = folder / "model.safetensors";
-  save_safetensors(path, one_parameter(1));
+  const Metadata metadata = {{"step", "12"}};
+  save_safetensors(path, before, metadata, options);
   const std::string old = read_bytes(path);
-  const auto changed = one_parameter(2);
-  for (std::size_t bytes = 0; bytes < old.size(); ++bytes) {
+  for (std::size_t bytes = 0; bytes < old.size(); bytes += step) {
     std::string message;
     {
       const FileSizeLimit limit(bytes);
-      message = message_of<Error>([&] { save_safetensors(path, changed); });
+      message = message_of<Error>([&] { save_safetensors(path, after, metadata, options); });
     }
     ASSERT_NE(message.find(path.string() + " cannot be written"), std::string::npos) << message;
     ASSERT_EQ(read_bytes(path), old) << "after " << bytes << " bytes";
     ASSERT_EQ(folder.entries(), 1U) << "after " << bytes << " bytes";
   }
   const FileSizeLimit enough(old.size());
-  save_safetensors(path, changed);
+  save_safetensors(path, after, metadata, options);
   EXPECT_NE(read_bytes(path), old);
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(Behaviour, O32_ADiskThatIsFullAfterAnyByte) {
+  expect_old_or_new(one_parameter(1), one_parameter(2), {}, 1);
+  expect_old_or_new(one_parameter(1), one_parameter(2), {.dtype = Dtype::F16}, 1);
+}
+
+TEST(Behaviour, O32_ADiskThatIsFullInTheMiddleOfALargeArray) {
+  ParameterList<double> before, after;
+  before.emplace_back("weight", Parameter<double>({40'000}));
+  after.emplace_back("weight", Parameter<double>({40'000}));
+  fill(after[0].parameter, 1.0);
+  for (const Dtype dtype : {Dtype::F64, Dtype::BF16}) expect_old_or_new(before, after, {.dtype = dtype}, 9'999);
+}
+
+/// A small file system over a folder, which only this process sees and which ends with it. Not every user may have one.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::filesystem::path folder) : folder_(std::move(folder)) {
+    mounted_ = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+               ::mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=64k") == 0;
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    if (mounted_) ::umount(folder_.c_str());
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::filesystem::path folder_;
+  bool mounted_;
+};
+
+TEST(Behaviour, O32_ADiskWithoutRoomForASecondFile) {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder.path());
+  if (!disk.mounted()) GTEST_SKIP() << "this user may not mount a file system";
+  const auto path = folder / "model.safetensors";
+  ParameterList<double> list;
+  list.emplace_back("weight", Parameter<double>({5'000}));  // 40 of the 64 kB
+  save_safetensors(path, list);
+  const std::string old = read_bytes(path);
+  fill(list[0].parameter, 1.0);
+  expect_message<Error>([&] { save_safetensors(path, list); },
+                        {path.c_str(), "cannot be written: No space left on device"});
+  EXPECT_EQ(read_bytes(path), old);
+  EXPECT_EQ(folder.entries(), 1U);
+  save_safetensors(path, list, {}, {.dtype = Dtype::BF16});  // a quarter of the size finds room
+  EXPECT_EQ(SafetensorsFile(path).read<double>("weight"), std::vector<double>(5'000, 1.0));
 }
 
 TEST(Behaviour, O32_AProcessThatDiesAfterAnyByte) {

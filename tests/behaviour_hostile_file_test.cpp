@@ -6,6 +6,9 @@
 #include "behaviour.hpp"
 #include "files.hpp"
 
+/// The body of the fuzzer, linked in from tests/fuzz/.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
 namespace {
 std::atomic<std::size_t> allocated = 0, largest = 0;
 }
@@ -101,17 +104,25 @@ TEST(Behaviour, O31_AHeaderThatIsNotAnObject) {
 
 TEST(Behaviour, O31_DeeplyNestedHeaders) {
   const std::string deep(200'000, '[');
-  expect_refused(safetensors("{\"a\":" + deep), "nested too deeply");
-  std::string objects;
-  for (int i = 0; i < 50'000; ++i) objects += "{\"a\":";
-  expect_refused(safetensors(objects), "nested too deeply");
+  expect_refused(safetensors("{\"a\":" + deep), "entry of a must be an object, got a list");
+  expect_refused(one_entry(R"("F32")", deep, "[0,8]"), "entry of a must hold a list of whole numbers as its shape");
+  std::string objects, texts = R"({"__metadata__":)";
+  for (int i = 0; i < 50'000; ++i) objects += R"({"dtype":)", texts += R"({"a":)";
+  expect_refused(safetensors(R"({"a":)" + objects), "entry of a must hold a text as its dtype, got an object");
+  expect_refused(safetensors(texts), "__metadata__ must be an object of texts, got an object for \"a\"");
 }
 
 TEST(Behaviour, O31_LongListsAreNotBuiltUp) {
   std::string zeros = "0";
   for (int i = 0; i < 100'000; ++i) zeros += ",0";
-  expect_refused(one_entry(R"("F32")", "[" + zeros + "]", "[0,8]"), "too long");
-  expect_refused(safetensors("{\"a\":[" + zeros + "]}"), "too long");
+  expect_refused(one_entry(R"("F32")", "[" + zeros + "]", "[0,8]"), "entry of a holds a list that is too long");
+  expect_refused(one_entry(R"("F32")", "[2]", "[" + zeros + "]"), "entry of a holds a list that is too long");
+  std::string extents = "8";
+  for (int i = 1; i < 64; ++i) extents += ",1";
+  const TemporaryFolder folder;
+  write_bytes(folder / "x", one_entry(R"("U8")", "[" + extents + "]", "[0,8]"));
+  EXPECT_EQ(SafetensorsFile(folder / "x").shape("a").size(), 64U);
+  expect_refused(one_entry(R"("U8")", "[" + extents + ",1]", "[0,8]"), "entry of a holds a list that is too long");
 }
 
 TEST(Behaviour, O31_EntriesOfTheWrongKind) {
@@ -135,10 +146,10 @@ TEST(Behaviour, O31_OffsetsAndSizesThatDoNotFit) {
   expect_refused(one_entry(f32, "[2]", "[18446744073709551608,18446744073709551615]"), "within 8 bytes");
   for (const char* shape : {"[1]", "[3]", "[]", "[0]", "[2,2]", "[4611686018427387906]", "[4294967296,4294967296]",
                             "[9223372036854775808,2,1]", "[18446744073709551615]"})
-    expect_refused(one_entry(f32, shape, "[0,8]"), "does not fill");
-  expect_refused(one_entry(R"("F64")", "[2]", "[0,8]"), "does not fill");
+    expect_refused(one_entry(f32, shape, "[0,8]"), "a of shape");  // 2^62 + 2 elements of 4 bytes would wrap to 8
+  expect_refused(one_entry(R"("F64")", "[2]", "[0,8]"), "a of shape (2) and type F64 does not fill [0, 8)");
   expect_refused(one_entry(f32, "[1]", "[0,4]"), "expected 4 bytes of data, got 8");  // trailing bytes
-  expect_refused(one_entry(f32, "[1]", "[4,8]"), "without hole");
+  expect_refused(one_entry(f32, "[1]", "[4,8]"), "without hole or overlap, but a begins at 4");
   expect_refused(safetensors("{}", "1"), "expected 0 bytes of data, got 1");
 }
 
@@ -158,17 +169,76 @@ std::string two_entries(const std::string& a, const std::string& b, const std::s
 }
 
 TEST(Behaviour, O31_HolesOverlapsAndNamesThatComeTwice) {
-  expect_refused(two_entries("[0,4]", "[0,4]"), "overlap");
-  expect_refused(both(entry("a", "F32", "[2]", "[0,8]"), entry("b", "F32", "[1]", "[4,8]")), "overlap");
-  expect_refused(both(entry("a", "U8", "[3]", "[0,3]"), entry("b", "F32", "[1]", "[4,8]")), "without hole");
+  expect_refused(two_entries("[0,4]", "[0,4]"), "overlap, but b begins at 0 and what is before it ends at 4");
+  expect_refused(both(entry("a", "F32", "[2]", "[0,8]"), entry("b", "F32", "[1]", "[4,8]")),
+                 "overlap, but b begins at 4");
+  expect_refused(both(entry("a", "U8", "[3]", "[0,3]"), entry("b", "F32", "[1]", "[4,8]")),
+                 "without hole or overlap, but b begins at 4");
   expect_refused(two_entries("[0,4]", "[4,8]", "a"), "names \"a\" twice");
-  expect_refused(safetensors(R"({"__metadata__":{},"__metadata__":{}})"), "twice");
-  expect_refused(safetensors(R"({"__metadata__":[]})"), "__metadata__");
-  expect_refused(safetensors(R"({"__metadata__":{"step":1}})"), "__metadata__");
-
   const TemporaryFolder folder;  // in any order is well
   write_bytes(folder / "x", two_entries("[4,8]", "[0,4]"));
   EXPECT_EQ(SafetensorsFile(folder / "x").names().size(), 2U);
+}
+
+TEST(Behaviour, O31_NamesThatComeTwiceUnderAnotherSpelling) {
+  expect_refused(two_entries("[0,4]", "[4,8]", R"(\u0061)"), "names \"a\" twice");
+  expect_refused(safetensors(R"({"__metadata__":{},"\u005f_metadata__":{}})"), "names \"__metadata__\" twice");
+  expect_refused(safetensors(R"({"__metadata__":{"k":"1","\u006B":"2"}})"), "__metadata__ names \"k\" twice");
+  for (const char* field : {R"("dtype":"F32")", R"("shape":[2])", R"("data_offsets":[0,8])", R"("\u0073hape":[2])"})
+    expect_refused(
+        safetensors(fmt::format(R"({{"a":{{"dtype":"F32","shape":[2],"data_offsets":[0,8],{}}}}})", field), "12345678"),
+        "entry of a names");
+}
+
+TEST(Behaviour, O31_MetadataIsText) {
+  for (const char* metadata : {"[]", "null", "1", "\"text\"", "true"})
+    expect_refused(safetensors(fmt::format(R"({{"__metadata__":{}}})", metadata)), "__metadata__ must be an object");
+  for (const char* value : {"1", "-1", "1.5", "null", "true", "[]", "[\"text\"]", "{}"})
+    expect_refused(safetensors(fmt::format(R"({{"__metadata__":{{"step":{}}}}})", value)), "for \"step\"");
+}
+
+TEST(Behaviour, O31_WhatStandsBesideTheObject) {
+  const std::string entry_of_a = entry("a", "F32", "[2]", "[0,8]");
+  const TemporaryFolder folder;
+  write_bytes(folder / "x", safetensors("{" + entry_of_a + "}     ", "12345678"));  // spaces may fill the header up
+  EXPECT_TRUE(SafetensorsFile(folder / "x").contains("a"));
+  for (const std::string before : {" ", "\n", "\xEF\xBB\xBF", "1"})  // also a byte order mark
+    expect_refused(safetensors(before + "{" + entry_of_a + "}", "12345678"), "begin with {");
+  for (const std::string after : {"x", "{}", ",", "  0", "/**/", "\xA0"})
+    expect_refused(safetensors("{" + entry_of_a + "}" + after, "12345678"), "not valid JSON");
+  expect_refused(safetensors("{" + entry_of_a + std::string("}\0", 2), "12345678"), "zero byte");
+}
+
+TEST(Behaviour, O31_NamesThatAreNotUtf8) {
+  for (const char* name :
+       {"\xFF", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", R"(\ud800)", R"(\udc00)", "\t"})
+    expect_refused(safetensors("{" + entry(name, "F32", "[2]", "[0,8]") + "}", "12345678"), "not valid JSON");
+  const TemporaryFolder folder;
+  for (const char* name : {"\xF0\x9F\x90\x94", R"(\ud83d\udc14)", R"(\u0000)", R"(\"\\\/)", ""}) {
+    write_bytes(folder / "x", safetensors("{" + entry(name, "F32", "[2]", "[0,8]") + "}", "12345678"));
+    const SafetensorsFile file(folder / "x");
+    EXPECT_EQ(file.read<float>(file.names().at(0)).size(), 2U);
+  }
+}
+
+TEST(Behaviour, O31_LongTextOfAFileDoesNotFloodTheMessage) {
+  const std::string name(100'000, 'n');
+  std::string wide;
+  for (int i = 0; i < 50'000; ++i) wide += "\xC3\xA4";
+  expect_refused(both(entry(name, "F32", "[1]", "[0,4]"), entry(name, "F32", "[1]", "[4,8]")), "nnn...\" twice");
+  expect_refused(safetensors("{" + entry(wide, "F32", "[1]", "[0,8]") + "}", "12345678"), "\xC3\xA4... of shape");
+  expect_refused(one_entry('"' + name + '"', "[2]", "[0,8]"), "a has the unknown type \"nnn");
+  expect_refused(safetensors("{\"" + name + "\x01\":"), "not valid JSON");
+  expect_refused(safetensors(R"({"a\u001b[2J":1})"), "the entry of a?[2J must be an object");  // no terminal is cleared
+}
+
+TEST(Behaviour, O31_MemoryGrowsWithTheFileAlone) {
+  std::string arrays = "{";  // as small as entries can be, and no end
+  for (int i = 0; i < 20'000; ++i) arrays += entry(std::to_string(i), "U8", "[0]", "[0,0]") + ",";
+  expect_refused(safetensors(arrays), "not valid JSON");
+  std::string texts = R"({"__metadata__":{"":"")";
+  for (int i = 0; i < 20'000; ++i) texts += fmt::format(R"(,"{}":"")", i);
+  expect_refused(safetensors(texts), "not valid JSON");
 }
 
 TEST(Behaviour, O31_AFileCutAnywhere) {
@@ -181,8 +251,11 @@ TEST(Behaviour, O31_AFileCutWhileItIsOpen) {
   write_bytes(folder / "x", two_entries("[0,4]", "[4,8]"));
   const SafetensorsFile file(folder / "x");
   std::filesystem::resize_file(folder / "x", std::filesystem::file_size(folder / "x") - 2);
-  EXPECT_EQ(file.read<float>("a").size(), 1U);
-  expect_message<FormatError>([&] { file.read<float>("b"); }, {"cannot be read"});
+  for (const char* name : {"a", "b"})
+    expect_message<FormatError>([&] { file.read<float>(name); },
+                                {(folder / "x").c_str(), "cannot be read", "bytes when it was opened"});
+  std::filesystem::resize_file(folder / "x", 0);
+  expect_message<FormatError>([&] { file.read<float>("a"); }, {"cannot be read", "now has 0"});
 }
 
 /// One random damage: a byte, a digit or mark of the header, a piece removed or doubled, the length, the end.
@@ -245,6 +318,25 @@ TEST(Behaviour, O31_RandomDamageIsReadOrRefused) {
   }
   EXPECT_GT(read, 100U);
   EXPECT_GT(refused, 1000U);
+}
+
+TEST(Behaviour, O31_EveryFileOfTheFuzzersCorpus) {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(XTAPE_SOURCE_DIR) / "tests/fuzz/corpus")) {
+    SCOPED_TRACE(entry.path());
+    const std::string bytes = read_bytes(entry.path());
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    try {
+      const SafetensorsFile file(entry.path());
+      for (const auto& name : file.names())
+        EXPECT_THROW((file.read<float>(name), file.read<std::int64_t>(name)), FormatError);
+    } catch (const FormatError& error) {
+      EXPECT_NE(std::string(error.what()).find(entry.path().string()), std::string::npos);
+    }
+    ++files;
+  }
+  EXPECT_GE(files, 20U);
 }
 
 }  // namespace

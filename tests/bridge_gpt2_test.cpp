@@ -126,6 +126,12 @@ TEST(Gpt2File, WhatIsWrittenIsWhatWasRead) {
   EXPECT_EQ(read(folder / "out.safetensors"), right);
   EXPECT_EQ(SafetensorsFile(folder / "out.safetensors").metadata(), (Metadata{{"format", "pt"}, {"n_head", "4"}}));
   expect_says(load_gpt2<float>(folder / "out.safetensors"), Text());
+  save_gpt2(folder / "half.safetensors", model, {.dtype = Dtype::F16});
+  const SafetensorsFile half(folder / "half.safetensors"), their_half(bridge_folder / "gpt2_f16.safetensors");
+  for (const std::string& name : their_half.names()) {
+    EXPECT_EQ(half.dtype("transformer." + name), "F16");
+    EXPECT_EQ(half.read<float>("transformer." + name), their_half.read<float>(name)) << name;
+  }
   auto in_double = load_gpt2<double>(folder / "out.safetensors");
   save_gpt2(folder / "double.safetensors", in_double);
   EXPECT_EQ(SafetensorsFile(folder / "double.safetensors").read<float>("transformer.h.1.mlp.c_fc.weight"),

@@ -1,5 +1,7 @@
 // Round trips, and loading into a model.
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <limits>
 
@@ -107,37 +109,6 @@ TEST(Safetensors, TheDataStartsAtAMultipleOfEight) {
   }
 }
 
-TEST(Safetensors, NumbersAreConvertedWhereNothingIsMisread) {
-  const TemporaryFolder folder;
-  const auto path = folder / "x";
-  const std::string header = R"({"i32":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},)"
-                             R"("i16":{"dtype":"I16","shape":[1],"data_offsets":[4,6]},)"
-                             R"("i8":{"dtype":"I8","shape":[1],"data_offsets":[6,7]},)"
-                             R"("u8":{"dtype":"U8","shape":[1],"data_offsets":[7,8]},)"
-                             R"("bool":{"dtype":"BOOL","shape":[2],"data_offsets":[8,10]},)"
-                             R"("half":{"dtype":"F16","shape":[1],"data_offsets":[10,12]},)"
-                             R"("f32":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})";
-  write_bytes(path, safetensors(header, std::string("\xfe\xff\xff\xff"
-                                                    "\xfd\xff"
-                                                    "\xfc"
-                                                    "\xfb"
-                                                    "\x01\x00"
-                                                    "\x00\x3c"
-                                                    "\x00\x00\x80\x3f",
-                                                    16)));
-  const SafetensorsFile file(path);
-  EXPECT_EQ(file.read<std::int64_t>("i32"), std::vector<std::int64_t>{-2});
-  EXPECT_EQ(file.read<std::int64_t>("i16"), std::vector<std::int64_t>{-3});
-  EXPECT_EQ(file.read<std::int64_t>("i8"), std::vector<std::int64_t>{-4});
-  EXPECT_EQ(file.read<std::int64_t>("u8"), std::vector<std::int64_t>{251});
-  EXPECT_EQ(file.read<std::int64_t>("bool"), (std::vector<std::int64_t>{1, 0}));
-  EXPECT_EQ(file.read<double>("f32"), std::vector<double>{1});
-  expect_message<FormatError>([&] { file.read<float>("half"); }, {"half", "F16", "F32"});
-  expect_message<FormatError>([&] { file.read<float>("i32"); }, {"i32", "I32"});
-  expect_message<FormatError>([&] { file.read<std::int64_t>("f32"); }, {"f32", "F32"});
-  expect_message<FormatError>([&] { file.read<float>("absent"); }, {path.c_str(), "absent"});
-}
-
 TEST(Safetensors, TheWriterRefusesWhatCouldNotBeRead) {
   const TemporaryFolder folder;
   const float one = 1;
@@ -150,6 +121,18 @@ TEST(Safetensors, TheWriterRefusesWhatCouldNotBeRead) {
       },
       {"a must have", "(2, 3)", "got 1"});
   EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST(Safetensors, AFileStaysWhatItWasWhenAnotherTakesItsName) {
+  const TemporaryFolder folder;
+  const std::vector<double> old = {1, 2, 3}, fresh = {4, 5, 6, 7};
+  write_safetensors(folder / "x", {{"a", {3}, std::span<const double>(old)}});
+  const SafetensorsFile file(folder / "x");
+  const SafetensorsFile copy = file;
+  write_safetensors(folder / "x", {{"a", {4}, std::span<const double>(fresh)}});
+  EXPECT_EQ(file.read<double>("a"), old);
+  EXPECT_EQ(copy.read<double>("a"), old);
+  EXPECT_EQ(SafetensorsFile(folder / "x").read<double>("a"), fresh);
 }
 
 /// Two parameters, "a" (2, 3) and "b" (3,).
@@ -244,12 +227,58 @@ TEST(Safetensors, AnArrayOfAnotherTypeChangesNothingEither) {
   EXPECT_EQ(contents(model), before);
 }
 
+/// A parameter that is listed under two names, and one of its own.
+ParameterList<float> tied_parameters(std::uint64_t seed) {
+  ParameterList<float> list = two_parameters<float>(seed);
+  list.emplace_back("tied.a", list[0].parameter);
+  return list;
+}
+
+TEST(Behaviour, O20_ATiedParameterIsSavedOnceAndStaysTied) {
+  const TemporaryFolder folder;
+  const auto saved = tied_parameters(1);
+  save_safetensors(folder / "x", saved);
+  EXPECT_EQ(SafetensorsFile(folder / "x").names(), (std::vector<std::string>{"a", "b"}));
+  const auto loaded = tied_parameters(3);
+  load_safetensors(folder / "x", loaded);
+  EXPECT_EQ(contents(loaded), contents(saved));
+  EXPECT_TRUE(loaded[2].parameter.is(loaded[0].parameter));
+}
+
+TEST(Behaviour, O20_AFileMayHoldATiedParameterUnderAnyOfItsNames) {
+  const TemporaryFolder folder;
+  auto file = two_parameters<float>(1);
+  file[0].name = "tied.a";
+  save_safetensors(folder / "x", file);  // under the second name alone
+  const auto model = tied_parameters(3);
+  load_safetensors(folder / "x", model);
+  EXPECT_EQ(contents(model)[0], contents(file)[0]);
+
+  file.emplace_back("a", parameter_of(contents(file)[0]));  // under both, as a state dict of PyTorch has it
+  save_safetensors(folder / "x", file);
+  load_safetensors(folder / "x", model);
+  EXPECT_EQ(contents(model)[0], contents(file)[0]);
+
+  fill(file[2].parameter, 5.0F);  // two different arrays cannot be one parameter
+  save_safetensors(folder / "x", file);
+  expect_message<FormatError>([&] { load_safetensors(folder / "x", model); }, {"a and tied.a", "differ in the file"});
+  EXPECT_EQ(contents(model)[0], contents(file)[0]);
+
+  ParameterList<float> neither;
+  neither.push_back(std::move(file[1]));
+  save_safetensors(folder / "x", neither);
+  expect_message<FormatError>([&] { load_safetensors(folder / "x", model); }, {"missing: a, tied.a"});
+}
+
 TEST(Safetensors, AMissingFileIsNamed) {
   auto model = two_parameters<float>(1);
   expect_message<FormatError>([&] { load_safetensors("no/such/file", model); }, {"no/such/file", "cannot be read"});
   const TemporaryFolder folder;
   expect_message<FormatError>([&] { load_safetensors(folder.path(), model); },
-                              {folder.path().c_str(), "cannot be read"});
+                              {folder.path().c_str(), "cannot be read", "not a regular file"});
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  expect_message<FormatError>([&] { load_safetensors(folder / "pipe", model); },  // rather than wait for a writer
+                              {(folder / "pipe").c_str(), "cannot be read", "not a regular file"});
 }
 
 }  // namespace
