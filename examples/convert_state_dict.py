@@ -66,7 +66,7 @@ def raw(name, array):
         expect(array.layout == torch.strided and not array.is_quantized, f"{name} must be dense, got {array.layout}")
         known = {getattr(torch, theirs): ours for ours, theirs in TORCH.items()}
         expect(array.dtype in known, f"{name} has the type {array.dtype}, expected one of {', '.join(TORCH.values())}")
-        dense, dtype = array.detach().cpu().resolve_neg().contiguous(), known[array.dtype]
+        dense, dtype = array.detach().cpu().resolve_neg(), known[array.dtype]
         if dtype == "BF16":
             dense = dense.view(torch.int16)
         return dtype, list(array.shape), dense.numpy().tobytes()
