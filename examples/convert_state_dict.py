@@ -55,8 +55,8 @@ def torch_for(path):
         import torch
         return torch
     except ImportError as error:
-        raise ConversionError(f"{path}: this needs PyTorch, which {sys.executable} has not (in Debian it is the package "
-                              "python3-torch for /usr/bin/python3)") from error
+        raise ConversionError(f"{path}: this needs PyTorch, which {sys.executable} has not (in Debian it is the "
+                              "package python3-torch for /usr/bin/python3)") from error
 
 
 def raw(name, array):

@@ -231,8 +231,8 @@ class WithPyTorch(Folder):
 
     def test_tensors_that_are_not_contiguous(self):
         x = torch.arange(24.0).reshape(2, 3, 4)
-        strided = {"t": x.permute(2, 0, 1), "step": x[:, ::2, 1:], "expanded": torch.ones(3, 1).expand(3, 5),
-                   "half": x.bfloat16().permute(2, 0, 1), "parameter": torch.nn.Parameter(x.mT)}
+        strided = {"t": x.permute(2, 0, 1), "reversed": x.permute(2, 1, 0), "step": x[:, ::2, 1:],
+                   "expanded": torch.ones(3, 1).expand(3, 5), "half": x.bfloat16().permute(2, 0, 1), "parameter": torch.nn.Parameter(x.mT)}
         bridge.save(self.folder / "x", strided)
         for name, tensor in bridge.load(self.folder / "x").items():
             self.assertTrue(torch.equal(tensor, strided[name]), name)
