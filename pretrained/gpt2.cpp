@@ -182,6 +182,7 @@ Gpt2<T> load_gpt2(const fs::path& given, std::size_t heads) {
   if (!options.tie_embeddings)
     options.tie_embeddings = file.read<T>("lm_head.weight") == file.read<T>(prefix + "wte.weight");
 
+  const NoInitialValues filled_below;
   Rng rng(0);
   Gpt2<T> model(options, rng);
   const ParameterList<T> list = parameters<T>(model);
