@@ -34,6 +34,7 @@
 #include <xtape/layers/feed_forward.hpp>
 #include <xtape/layers/gated_feed_forward.hpp>
 #include <xtape/layers/generate.hpp>
+#include <xtape/layers/gpt2.hpp>
 #include <xtape/layers/key_value_cache.hpp>
 #include <xtape/layers/layer_norm.hpp>
 #include <xtape/layers/linear.hpp>
@@ -45,3 +46,4 @@
 #include <xtape/layers/transformer_decoder.hpp>
 #include <xtape/layers/transformer_encoder.hpp>
 #include <xtape/layers/transformer_lm.hpp>
+#include <xtape/layers/pretrained/gpt2.hpp>

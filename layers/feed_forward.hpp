@@ -5,7 +5,7 @@
 
 namespace xtape {
 
-enum class Activation { relu, gelu };
+enum class Activation { relu, gelu, gelu_tanh };
 
 struct FeedForwardOptions {
   Activation activation = Activation::gelu;
@@ -29,7 +29,9 @@ struct FeedForward {
 
   Var<T> operator()(Var<T> x) const {
     const Var<T> hidden = linear1(x);
-    return linear2(dropout(activation == Activation::relu ? relu(hidden) : gelu(hidden)));
+    return linear2(dropout(activation == Activation::relu   ? relu(hidden)
+                           : activation == Activation::gelu ? gelu(hidden)
+                                                            : gelu_tanh(hidden)));
   }
   void visit(auto&& f) {
     f("linear1", linear1);

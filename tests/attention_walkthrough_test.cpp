@@ -11,7 +11,7 @@
 #include "program.hpp"
 #include "support.hpp"
 
-namespace examples {
+namespace examples::attention_walkthrough_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -193,4 +193,4 @@ TEST(Utf8, WideCharactersTakeTwoColumns) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::attention_walkthrough_test

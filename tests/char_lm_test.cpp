@@ -6,7 +6,7 @@
 #include "files.hpp"
 #include "program.hpp"
 
-namespace examples {
+namespace examples::char_lm_test {
 namespace {
 
 using xtape::read_bytes;
@@ -245,4 +245,4 @@ TEST(CharLm, APromptOfOtherCharactersIsRefusedWithTheirNames) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::char_lm_test

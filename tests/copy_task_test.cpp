@@ -16,7 +16,7 @@
 #include "program.hpp"
 #include "support.hpp"
 
-namespace examples {
+namespace examples::copy_task_test {
 namespace {
 
 Finished copy_task(const std::string& flags) { return run_program(XTAPE_COPY_TASK " " + flags); }
@@ -344,4 +344,4 @@ TEST(Progress, NumbersAndDurationsRead) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::copy_task_test

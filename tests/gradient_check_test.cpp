@@ -9,7 +9,7 @@
 #include "files.hpp"
 #include "program.hpp"
 
-namespace examples {
+namespace examples::gradient_check_test {
 namespace {
 
 Finished gradient_check(const std::string& flags) { return run_program(XTAPE_GRADIENT_CHECK " " + flags); }
@@ -188,4 +188,4 @@ TEST(GradientCheck, RefusesBadFlagsWithASentence) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::gradient_check_test

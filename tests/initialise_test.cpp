@@ -52,6 +52,19 @@ TEST(Initialise, XavierUniformFillsItsInterval) {
   EXPECT_NEAR(deviation(weight) / (bound / std::sqrt(3.0)), 1, tolerance::statistical);
 }
 
+TEST(Initialise, IsLeftOutForAModelThatIsFilledFromAFile) {
+  Rng rng(5);
+  Parameter<double> before({4, 4}), after({4, 4});
+  {
+    const NoInitialValues outer;
+    { const NoInitialValues inner; }
+    init_scaled_normal(before, rng), init_xavier_uniform(before, rng);
+  }
+  init_normal(after, 1, rng);
+  EXPECT_EQ(deviation(before), 0);
+  EXPECT_GT(deviation(after), 0.1);
+}
+
 TEST(Initialise, FansAreThoseOfAMatrix) {
   Rng rng(4);
   Parameter<double> vector({5});

@@ -11,7 +11,7 @@
 #include "files.hpp"
 #include "program.hpp"
 
-namespace examples {
+namespace examples::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -247,4 +247,4 @@ TEST_F(Resume, O32_ADiskThatIsFullLeavesTheRunWhereItWas) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::resume_test

@@ -60,6 +60,9 @@ const std::vector<Floor> floors = {
     {"framework/nn", {"framework/base", "framework/tape"}},
     {"framework/train", {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn"}},
     {"layers", {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn"}},
+    {"layers/pretrained",
+     {"framework/base", "framework/kernels", "framework/tape", "framework/ops", "framework/nn", "framework/train",
+      "layers"}},
 };
 /// The one header above all floors.
 const std::string umbrella = "framework/xtape.hpp";
@@ -108,6 +111,7 @@ TEST(Structure, AnIncludeThatPointsUpwardOrSidewaysWouldBeSeen) {
   EXPECT_TRUE(refused("framework/train/optimizer.cpp", "#include <xtape/layers/linear.hpp>"));
   EXPECT_TRUE(refused("layers/linear.hpp", "#include <xtape/framework/train/optimizer.hpp>"));
   EXPECT_TRUE(refused("layers/linear.hpp", "#include <xtape/xtape.hpp>"));
+  EXPECT_TRUE(refused("layers/gpt2.hpp", "#include <xtape/layers/pretrained/gpt2.hpp>"));
   EXPECT_TRUE(refused("framework/elsewhere/file.hpp", ""));
   EXPECT_TRUE(
       forbidden_includes("layers/linear.hpp", "#include <xtape/framework/ops/ops.hpp>\n#include <optional>\n").empty());
@@ -130,7 +134,8 @@ TEST(Structure, HeadersStartWithPragmaOnce) {
 
 TEST(Structure, FoldersWithSourcesExplainThemselves) {
   std::set<fs::path> folders = {"framework"};
-  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"})) folders.insert(file.parent_path());
+  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"}))
+    folders.insert(file.parent_path());
   for (const fs::path& folder : folders)
     EXPECT_TRUE(fs::exists(root / folder / "README.md")) << folder << " has no README.md";
 }

@@ -9,7 +9,7 @@
 #include "failing_writes.hpp"
 #include "files.hpp"
 
-namespace examples {
+namespace examples::trainer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -255,4 +255,4 @@ TEST(Trainer, WithoutAFolderNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace examples
+}  // namespace examples::trainer_test

@@ -49,6 +49,9 @@ void simple_layers(std::vector<Entry>& e) {
       "FeedForward/relu", sequence,
       [](Rng& rng) { return FeedForward<double>(6, 9, rng, {.activation = Activation::relu}); }, call));
   e.push_back(layer(
+      "FeedForward/gelu-tanh", sequence,
+      [](Rng& rng) { return FeedForward<double>(6, 9, rng, {.activation = Activation::gelu_tanh}); }, call));
+  e.push_back(layer(
       "GatedFeedForward", sequence, [](Rng& rng) { return GatedFeedForward<double>(6, 9, rng, {.bias = true}); },
       call));
 }
@@ -142,6 +145,13 @@ std::vector<Entry> model_entries() {
   language_model("TransformerLm/tied", true, {.hidden = 10});
   language_model("TransformerLm/post-norm", false, {.norm = Norm::post, .hidden = 10});
   language_model("TransformerLm/grouped-rope", true, {.hidden = 10, .kv_heads = 1, .rope = RopeOptions{.base = 10}});
+  const Gpt2Options gpt2 = {.vocabulary = 5, .length = 4, .width = 8, .heads = 2, .layers = 2, .hidden = 10};
+  entries.push_back(
+      {"model",
+       "Gpt2",
+       {module_check(
+           {}, [=](Rng& rng) { return Gpt2<double>(gpt2, rng); },
+           [=](auto& model, Tape64& tape, Inputs64) { return cross_entropy(model(tape, tokens), targets); })}});
   for (const bool tied : {false, true}) {
     const EncoderDecoderOptions options = {.source_vocabulary = 5,
                                            .target_vocabulary = 5,

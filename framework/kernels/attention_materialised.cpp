@@ -80,7 +80,8 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
     if (log_sum_exp != nullptr) log_sum_exp[i] = log_sum;
   }
   const T* p = dropped_weights(head, dropout, weights, work);
-  if (!head.mask.hides() || finite_block(v, s.keys, s.value_width, s.v_stride)) {
+  const bool hides = head.mask.hides() && head.mask.seen(0, s.queries, 0, s.keys) != HeadMask<T>::Seen::all;
+  if (!hides || finite_block(v, s.keys, s.value_width, s.v_stride)) {
     gemm(Transpose::no, Transpose::no, s.queries, s.value_width, s.keys, T(1), p, s.keys, v, s.v_stride, T(0), y,
          head.y_stride());
     return;

@@ -2,8 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace xtape {
+namespace {
+
+thread_local bool draws_nothing = false;
+
+template <class T>
+void generate(Parameter<T>& parameter, auto number) {
+  if (!draws_nothing)
+    std::generate_n(parameter.write_data(), parameter.size(), [&] { return static_cast<T>(number()); });
+}
+
+}  // namespace
+
+NoInitialValues::NoInitialValues() : before_(std::exchange(draws_nothing, true)) {}
+NoInitialValues::~NoInitialValues() { draws_nothing = before_; }
 
 template <class T>
 void fill(Parameter<T>& parameter, T value) {
@@ -12,8 +27,7 @@ void fill(Parameter<T>& parameter, T value) {
 
 template <class T>
 void init_normal(Parameter<T>& parameter, double standard_deviation, Rng& rng) {
-  std::generate_n(parameter.write_data(), parameter.size(),
-                  [&] { return static_cast<T>(standard_deviation * rng.normal()); });
+  generate(parameter, [&] { return standard_deviation * rng.normal(); });
 }
 
 namespace {
@@ -33,7 +47,7 @@ template <class T>
 void init_xavier_uniform(Parameter<T>& weight, Rng& rng) {
   require_matrix("init_xavier_uniform", weight);
   const double bound = std::sqrt(6 / static_cast<double>(weight.shape()[0] + weight.shape()[1]));
-  std::generate_n(weight.write_data(), weight.size(), [&] { return static_cast<T>(bound * (2 * rng.uniform() - 1)); });
+  generate(weight, [&] { return bound * (2 * rng.uniform() - 1); });
 }
 
 template <class T>

@@ -23,6 +23,19 @@ void init_scaled_normal(Parameter<T>& weight, Rng& rng);
 template <class T>
 void init_xavier_uniform(Parameter<T>& weight, Rng& rng);
 
+/// While one lives, no init_... of this thread draws numbers, and new parameters stay 0: for a model that is about to
+/// be filled from a file, which would take longer to initialise than to read.
+class NoInitialValues {
+ public:
+  NoInitialValues();
+  NoInitialValues(const NoInitialValues&) = delete;
+  NoInitialValues& operator=(const NoInitialValues&) = delete;
+  ~NoInitialValues();
+
+ private:
+  bool before_;
+};
+
 /// GPT-2's choice for a whole model of `layers` blocks (Radford et al. 2019, section 2.3): weights and embeddings
 /// normal with standard deviation 0.02, those that feed a residual connection (out_proj.weight, linear2.weight) with
 /// 0.02 / sqrt(2 layers); biases 0, gains 1.
