@@ -175,6 +175,18 @@ TEST(Behaviour, O29_TheScheduleWithItsTotalIsInTheCheckpoint) {
   EXPECT_EQ(train(other, {.resume = run}).steps, 6U);
 }
 
+TEST(Trainer, WhatCannotBeComparedIsNotTheBest) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path().string();
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  Classifier model;
+  model.evaluations = {{1, says(nan)}, {2, says(infinity)}, {3, says(5)}, {4, says(nan)}};
+  train(model.training(), {.out = run, .stop_after = 2});
+  expect_message<Error>([&] { checkpoint_of(run, /*best=*/true); }, {"best names no checkpoint"});
+  train(model.training(), {.resume = run, .stop_after = 4});
+  EXPECT_EQ(checkpoint_of(run, /*best=*/true), folder / "checkpoint-3");
+}
+
 TEST(Trainer, AResumeCutsTheMetricsThatComeAfterIt) {
   const TemporaryFolder folder;
   const std::string run = folder.path().string();

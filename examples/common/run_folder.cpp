@@ -17,6 +17,12 @@ void replace_file(const fs::path& path, const std::string& text) {
   file.finish();
 }
 
+/// Settings without the number of threads, the only one that does not matter.
+ordered_json without_threads(ordered_json config) {
+  if (config.is_object()) config.erase("threads");
+  return config;
+}
+
 ordered_json to_json(const RunState& state, const Training& training) {
   return {{"version", state_version},
           {"step", state.step},
@@ -25,8 +31,7 @@ ordered_json to_json(const RunState& state, const Training& training) {
           {"data", {{"step", state.step}, {"micro_batch", 0}}},  // a checkpoint stands between two steps
           {"best", state.best ? ordered_json{{"to_beat", *state.best}, {"step", state.best_step}} : ordered_json()},
           {"at_target", state.at_target},
-          {"seconds", state.seconds},
-          {"config", training.config}};
+          {"config", without_threads(training.config)}};
 }
 
 /// What a checkpoint's state.json holds, if this version can read it. `use` takes what it needs.
@@ -41,12 +46,6 @@ void read_state(const fs::path& checkpoint, const std::string& text, const auto&
   } catch (const nlohmann::json::exception& error) {
     throw xtape::Error(fmt::format("{} is no state of a run: {}", file, error.what()));
   }
-}
-
-/// Settings without the number of threads, the only one that does not matter.
-nlohmann::json without_threads(nlohmann::json config) {
-  if (config.is_object()) config.erase("threads");
-  return config;
 }
 
 }  // namespace
@@ -92,12 +91,11 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
       xtape::require(saved == now, "{} was saved with another {}: expected {}, got {}", checkpoint.string(), what,
                      saved.dump(), now.dump());
     };
-    same("configuration", without_threads(json.at("config")), without_threads(training.config));
+    same("configuration", json.at("config"), without_threads(training.config));
     same("schedule", json.at("schedule"), training.schedule);
     same("seed", json.at("random").at("seed"), training.seed);
     state.step = json.at("step");
     state.at_target = json.at("at_target");
-    state.seconds = json.at("seconds");
     if (const auto& best = json.at("best"); !best.is_null())
       state.best = best.at("to_beat").get<double>(), state.best_step = best.at("step");
   };
@@ -108,13 +106,14 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
   open_metrics();
 }
 
-void RunFolder::cut_metrics(std::uint64_t step) const {
+void RunFolder::cut_metrics(std::uint64_t step) {
   std::ifstream file(folder_ / "metrics.jsonl");
   std::string kept_lines;
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);  // the last one may be a part of a line
     if (!json.is_object() || !json.contains("step") || json["step"] > step) break;
     kept_lines += line + "\n";
+    seconds_before_ = json.value("seconds", 0.0);
   }
   replace_file(folder_ / "metrics.jsonl", kept_lines);
 }
