@@ -171,6 +171,8 @@ TEST(Behaviour, O29_TheScheduleWithItsTotalIsInTheCheckpoint) {
   expect_message<Error>([&] { train(other, {.resume = run}); }, {"another seed"});
   EXPECT_EQ(numbers(after), first) << "nothing was loaded";
   other = after.training();
+  EXPECT_EQ(resumed_config(run)["width"], width);
+  EXPECT_EQ(resumed_config(run)["threads"], threads()) << "that of the machine, not of the run";
   other.config["threads"] = 4;  // does not matter
   EXPECT_EQ(train(other, {.resume = run}).steps, 6U);
 }

@@ -1,5 +1,6 @@
 #include "common/run_folder.hpp"
 
+#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/train/checkpoint.hpp>
 #include <xtape/framework/train/replacement.hpp>
 
@@ -60,6 +61,7 @@ nlohmann::json resumed_config(const fs::path& resume) {
   const fs::path checkpoint = checkpoint_of(resume);
   nlohmann::json config;
   read_state(checkpoint, xtape::checkpoint_state(checkpoint), [&](const auto& state) { config = state.at("config"); });
+  if (config.is_object()) config["threads"] = xtape::threads();
   return config;
 }
 

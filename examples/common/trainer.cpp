@@ -152,7 +152,7 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
   result.seconds = folder.seconds_before() + clock.seconds();
   result.seconds_a_step = pace.seconds_a_step();
   result.folder = folder.path();
-  result.stopped = !finished(run, training);
+  result.stopped = !finished(run, training) || signal.received() != 0;
   if (result.stopped) {
     result.exit_code = signal.received() != 0 ? 128 + signal.received() : 0;
     const std::string hint = folder.kept() ? fmt::format("; --resume {} goes on", folder.path().string()) : "";
