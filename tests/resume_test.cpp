@@ -47,6 +47,8 @@ testing::AssertionResult same_end(const fs::path& a, const fs::path& b, const st
   return testing::AssertionSuccess();
 }
 
+const std::string long_step = "--batch 65536 --length 4 --width 8 --heads 1 --layers 1 --threads 1";
+
 /// The run that is never stopped.
 class Resume : public testing::Test {
  protected:
@@ -203,11 +205,11 @@ TEST_F(Resume, ASignalEndsTheRunAfterTheStepAndNothingIsLost) {
 
 TEST_F(Resume, TheSecondSignalEndsItAtOnce) {
   const fs::path run = fresh("twice");
-  const int status = status_of("--batch 65536 --length 12 --width 256 --out " + run.string(), [&](pid_t process) {
+  const int status = status_of(long_step + " --out " + run.string(), [&](pid_t process) {
     wait_for(run / "metrics.jsonl");  // one step takes much longer than all this
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     ::kill(process, SIGINT);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     ::kill(process, SIGTERM);
   });
   ASSERT_TRUE(WIFSIGNALED(status)) << status;
@@ -215,7 +217,7 @@ TEST_F(Resume, TheSecondSignalEndsItAtOnce) {
 }
 
 TEST_F(Resume, WithoutAFolderASignalEndsItAsEver) {
-  const int status = status_of("--batch 65536 --length 12 --width 256", [&](pid_t process) {
+  const int status = status_of(long_step, [&](pid_t process) {
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     ::kill(process, SIGTERM);
   });

@@ -32,7 +32,7 @@ killed=0 runs=0 resumed=0 in_a_save=0 before_any=0
 run=$folder/killed
 while ((killed < kills)); do
   # Where there is a checkpoint the run goes on from it, and else it begins; on one or two threads.
-  if [[ -e $run/latest ]]; then
+  if [[ -e $run/latest || -d $run/checkpoint-2 ]]; then
     flags=(--resume "$run" --threads $((1 + RANDOM % 2)))
     resumed=$((resumed + 1))
   else
@@ -56,7 +56,7 @@ while ((killed < kills)); do
   esac
   if [[ -e $run/latest && ! -e $run/$(<"$run/latest")/state.json ]]; then fail "latest means no checkpoint"; fi
   if ((code != 137 || killed == kills)); then  # to the end, if it is not there yet
-    if [[ -e $run/latest ]]; then
+    if [[ -e $run/latest || -d $run/checkpoint-2 ]]; then
       output=$("$program" --resume "$run" 2>&1) || (($? == 2)) || fail "does not go on: $output"
       [[ $(end_of "$run") == "$expected" ]] || fail "after $killed kills the end is another: $(diff <(end_of "$run") <(echo "$expected"))"
       compgen -G "$run/*.writing.*" >/dev/null && [[ $code == 137 ]] && fail 'temporaries are left'
