@@ -221,7 +221,7 @@ TEST_F(Resume, WithoutAFolderASignalEndsItAsEver) {
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     ::kill(process, SIGTERM);
   });
-  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
 }
 
 // ---- writes that fail
