@@ -114,7 +114,11 @@ TEST(Safetensors, TheWriterRefusesWhatCouldNotBeRead) {
   const float one = 1;
   const std::span<const float> data(&one, 1);
   expect_message<Error>([&] { write_safetensors(folder / "x", {{"a", {1}, data}, {"a", {1}, data}}); }, {"a again"});
-  expect_message<Error>([&] { write_safetensors(folder / "x", {{"__metadata__", {1}, data}}); }, {"name of its own, got __metadata__"});
+  expect_message<Error>(
+      [&] {
+        write_safetensors(folder / "x", {{"__metadata__", {1}, data}});
+      },
+      {"name of its own, got __metadata__"});
   expect_message<ShapeError>(
       [&] {
         write_safetensors(folder / "x", {{"a", {2, 3}, data}});

@@ -134,8 +134,7 @@ TEST(Structure, HeadersStartWithPragmaOnce) {
 
 TEST(Structure, FoldersWithSourcesExplainThemselves) {
   std::set<fs::path> folders = {"framework"};
-  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"}))
-    folders.insert(file.parent_path());
+  for (const fs::path& file : sources({"framework", "layers", "examples", "tests"})) folders.insert(file.parent_path());
   for (const fs::path& folder : folders)
     EXPECT_TRUE(fs::exists(root / folder / "README.md")) << folder << " has no README.md";
 }
