@@ -13,10 +13,13 @@ namespace {
 std::atomic<std::size_t> allocated = 0, largest = 0;
 }
 
-void* operator new(std::size_t bytes) {
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   allocated += bytes;
   if (bytes > largest) largest = bytes;
-  if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+void* operator new(std::size_t bytes) {
+  if (void* p = operator new(bytes, std::nothrow)) return p;
   throw std::bad_alloc();
 }
 void* operator new[](std::size_t bytes) { return operator new(bytes); }
