@@ -24,9 +24,9 @@ int run(const Settings& settings, const RunOptions& options) {
 
   Tape<float> tape;
   const Score score = judge(model, tape, *task, Part::verdict, judged, settings.seed);
-  fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", result.steps, result.seconds,
-             1000 * result.seconds_a_step);
-  fmt::print("{}\n\n", verdict_text(*task, score));
+  fmt::print("\ntrained {} steps in {:.1f} s", result.steps, result.seconds);
+  if (result.seconds_a_step > 0) fmt::print(" ({:.2f} ms a step, evaluation apart)", 1000 * result.seconds_a_step);
+  fmt::print("\n{}\n\n", verdict_text(*task, score));
   print_samples(*task, score);
   return score.exact_match >= 0.99 ? 0 : 2;
 }

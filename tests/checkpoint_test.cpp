@@ -273,6 +273,9 @@ TEST(Checkpoint, ThatLatestDoesNotNameIsNotGuessed) {
                                 {run.path().c_str(), "checkpoint-1 is whole: resume from that"});
   }
   fs::remove(run.folder / "latest");
+  EXPECT_TRUE(run.holds(latest_checkpoint(run.path()), 1)) << "as the first save leaves it if it is killed at its end";
+  run.save(2);
+  fs::remove(run.folder / "latest");
   expect_message<FormatError>([&] { latest_checkpoint(run.path()); }, {"latest names no checkpoint", "checkpoint-1"});
 }
 

@@ -70,6 +70,16 @@ TEST(CopyTask, LeavesItsConfigurationItsMetricsAndItsModel) {
   EXPECT_EQ(score.exact_match, evaluations[1]["exact_match"]) << "the saved model is the one that was judged";
 }
 
+TEST(CopyTask, OnATerminalALineIsRewrittenBetweenEvaluations) {
+  const std::string output =
+      run_on_a_terminal({XTAPE_COPY_TASK, "--steps", "100", "--width", "16", "--heads", "2", "--layers", "1",
+                         "--length", "2..4", "--letters", "20", "--batch", "8", "--evaluate_every", "50"});
+  EXPECT_TRUE(std::regex_search(output, std::regex(R"(\rstep 1/100 \| [0-9:]+ left \| loss [0-9.]+ \| norm)")))
+      << output;
+  EXPECT_TRUE(std::regex_search(output, std::regex(R"([\r\n]step 50/100 \| loss .* tok/s\r\n)"))) << output;
+  EXPECT_TRUE(std::regex_search(output, std::regex(R"([\r\n]step 100/100 \| loss .* tok/s\r\n)"))) << output;
+}
+
 TEST(CopyTask, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   const Folder folder;
   const auto losses = [&](const std::string& flags) {

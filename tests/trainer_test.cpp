@@ -171,8 +171,22 @@ TEST(Behaviour, O29_TheScheduleWithItsTotalIsInTheCheckpoint) {
   expect_message<Error>([&] { train(other, {.resume = run}); }, {"another seed"});
   EXPECT_EQ(numbers(after), first) << "nothing was loaded";
   other = after.training();
+  EXPECT_EQ(resumed_config(run)["width"], width);
+  EXPECT_EQ(resumed_config(run)["threads"], threads()) << "that of the machine, not of the run";
   other.config["threads"] = 4;  // does not matter
   EXPECT_EQ(train(other, {.resume = run}).steps, 6U);
+}
+
+TEST(Trainer, WhatCannotBeComparedIsNotTheBest) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path().string();
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  Classifier model;
+  model.evaluations = {{1, says(nan)}, {2, says(infinity)}, {3, says(5)}, {4, says(nan)}};
+  train(model.training(), {.out = run, .stop_after = 2});
+  expect_message<Error>([&] { checkpoint_of(run, /*best=*/true); }, {"best names no checkpoint"});
+  train(model.training(), {.resume = run, .stop_after = 4});
+  EXPECT_EQ(checkpoint_of(run, /*best=*/true), folder / "checkpoint-3");
 }
 
 TEST(Trainer, AResumeCutsTheMetricsThatComeAfterIt) {

@@ -1,5 +1,6 @@
 #include "common/run_folder.hpp"
 
+#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/train/checkpoint.hpp>
 #include <xtape/framework/train/replacement.hpp>
 
@@ -17,6 +18,12 @@ void replace_file(const fs::path& path, const std::string& text) {
   file.finish();
 }
 
+/// Settings without the number of threads, the only one that does not matter.
+ordered_json without_threads(ordered_json config) {
+  if (config.is_object()) config.erase("threads");
+  return config;
+}
+
 ordered_json to_json(const RunState& state, const Training& training) {
   return {{"version", state_version},
           {"step", state.step},
@@ -25,8 +32,7 @@ ordered_json to_json(const RunState& state, const Training& training) {
           {"data", {{"step", state.step}, {"micro_batch", 0}}},  // a checkpoint stands between two steps
           {"best", state.best ? ordered_json{{"to_beat", *state.best}, {"step", state.best_step}} : ordered_json()},
           {"at_target", state.at_target},
-          {"seconds", state.seconds},
-          {"config", training.config}};
+          {"config", without_threads(training.config)}};
 }
 
 /// What a checkpoint's state.json holds, if this version can read it. `use` takes what it needs.
@@ -43,12 +49,6 @@ void read_state(const fs::path& checkpoint, const std::string& text, const auto&
   }
 }
 
-/// Settings without the number of threads, the only one that does not matter.
-nlohmann::json without_threads(nlohmann::json config) {
-  if (config.is_object()) config.erase("threads");
-  return config;
-}
-
 }  // namespace
 
 fs::path checkpoint_of(const fs::path& run, bool best) {
@@ -61,6 +61,7 @@ nlohmann::json resumed_config(const fs::path& resume) {
   const fs::path checkpoint = checkpoint_of(resume);
   nlohmann::json config;
   read_state(checkpoint, xtape::checkpoint_state(checkpoint), [&](const auto& state) { config = state.at("config"); });
+  if (config.is_object()) config["threads"] = xtape::threads();
   return config;
 }
 
@@ -92,12 +93,11 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
       xtape::require(saved == now, "{} was saved with another {}: expected {}, got {}", checkpoint.string(), what,
                      saved.dump(), now.dump());
     };
-    same("configuration", without_threads(json.at("config")), without_threads(training.config));
+    same("configuration", json.at("config"), without_threads(training.config));
     same("schedule", json.at("schedule"), training.schedule);
     same("seed", json.at("random").at("seed"), training.seed);
     state.step = json.at("step");
     state.at_target = json.at("at_target");
-    state.seconds = json.at("seconds");
     if (const auto& best = json.at("best"); !best.is_null())
       state.best = best.at("to_beat").get<double>(), state.best_step = best.at("step");
   };
@@ -108,13 +108,14 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
   open_metrics();
 }
 
-void RunFolder::cut_metrics(std::uint64_t step) const {
+void RunFolder::cut_metrics(std::uint64_t step) {
   std::ifstream file(folder_ / "metrics.jsonl");
   std::string kept_lines;
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);  // the last one may be a part of a line
     if (!json.is_object() || !json.contains("step") || json["step"] > step) break;
     kept_lines += line + "\n";
+    seconds_before_ = json.value("seconds", 0.0);
   }
   replace_file(folder_ / "metrics.jsonl", kept_lines);
 }

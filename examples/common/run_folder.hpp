@@ -8,14 +8,14 @@
 
 namespace examples {
 
-/// Where a run stands besides its weights and moments. There are no generators to save: data and dropout are functions
-/// of the seed and the step.
+/// Where a run stands besides its weights and moments: a function of the settings and the step, as these are, so that a
+/// checkpoint has the same bytes whatever came before it. There are no generators to save: data and dropout are
+/// functions of the seed and the step.
 struct RunState {
   std::uint64_t step = 0;  // steps done
   int at_target = 0;       // evaluations in a row at the target
   std::optional<double> best;
   std::uint64_t best_step = 0;
-  double seconds = 0;  // of all processes so far
 };
 
 /// Without a folder in the options it keeps nothing.
@@ -29,16 +29,19 @@ class RunFolder {
 
   bool kept() const { return !folder_.empty(); }
   const std::filesystem::path& path() const { return folder_; }
+  /// What the run took before this process, by its metrics.
+  double seconds_before() const { return seconds_before_; }
   void add_metrics(const nlohmann::ordered_json& metrics);
   /// Writes a checkpoint; it is also the best one if the state says so.
   void save(const RunState& state, xtape::AdamW<float>& optimizer);
 
  private:
-  void cut_metrics(std::uint64_t step) const;
+  void cut_metrics(std::uint64_t step);
   void open_metrics();
   const Training& training_;
   std::filesystem::path folder_;
   std::size_t keep_;
+  double seconds_before_ = 0;
   std::ofstream metrics_;
 };
 

@@ -1,6 +1,7 @@
 #include "common/trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
@@ -104,7 +105,6 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
   const auto stops = [&] { return options.stop_after > 0 && run.step >= options.stop_after; };
   Progress progress;
   const Stopwatch clock;
-  const double seconds_before = run.seconds;
   Pace pace, pace_since;  // of this process, and since the last evaluation
   std::string evaluation_text;
   bool stop = stops();
@@ -115,7 +115,6 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
     pace.add(step_seconds, step.tokens);
     pace_since.add(step_seconds, step.tokens);
     ++run.step;
-    run.seconds = seconds_before + clock.seconds();
 
     const bool evaluate = run.step % training.evaluate_every == 0 || run.step == training.steps;
     const auto place = [&](const std::string& more) {
@@ -123,15 +122,15 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
     };
     if (evaluate) {
       const Evaluation evaluation = evaluation_of(training, tape);
-      run.seconds = seconds_before + clock.seconds();
       run.at_target = evaluation.at_target ? run.at_target + 1 : 0;
-      if (!run.best || evaluation.to_beat < *run.best) run.best = evaluation.to_beat, run.best_step = run.step;
+      if (std::isfinite(evaluation.to_beat) && (!run.best || evaluation.to_beat < *run.best))
+        run.best = evaluation.to_beat, run.best_step = run.step;
       nlohmann::ordered_json metrics = {{"step", run.step}, {"loss", step.loss}};
       metrics.update(evaluation.metrics);
       metrics.update({{"learning_rate", optimizer.learning_rate()},
                       {"grad_norm", step.norm},
                       {"tokens_per_s", pace_since.tokens_per_s()},
-                      {"seconds", run.seconds}});
+                      {"seconds", folder.seconds_before() + clock.seconds()}});
       folder.add_metrics(metrics);
       evaluation_text = evaluation.text;
       progress.print(log_line(place(""), step, evaluation_text, optimizer.learning_rate(), pace_since));
@@ -150,10 +149,10 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
 
   TrainingResult result;
   result.steps = run.step;
-  result.seconds = clock.seconds();
+  result.seconds = folder.seconds_before() + clock.seconds();
   result.seconds_a_step = pace.seconds_a_step();
   result.folder = folder.path();
-  result.stopped = !finished(run, training);
+  result.stopped = !finished(run, training) || signal.received() != 0;
   if (result.stopped) {
     result.exit_code = signal.received() != 0 ? 128 + signal.received() : 0;
     const std::string hint = folder.kept() ? fmt::format("; --resume {} goes on", folder.path().string()) : "";

@@ -49,7 +49,7 @@ struct Evaluation {
 /// run that is resumed meets the same data.
 struct Training {
   xtape::ParameterList<float> model;
-  nlohmann::ordered_json config;    // settings: in config.json and in every checkpoint
+  nlohmann::ordered_json config;    // settings: in config.json and, all but "threads", in every checkpoint
   xtape::AdamWOptions optimizer;    // the rate apart
   nlohmann::ordered_json schedule;  // settings of `learning_rate`, for the checkpoints
   std::function<double(std::uint64_t step)> learning_rate;
@@ -62,11 +62,12 @@ struct Training {
 };
 
 struct TrainingResult {
-  std::uint64_t steps = 0;                 // of the whole run
-  double seconds = 0, seconds_a_step = 0;  // of this process, all in all; evaluation apart
-  bool stopped = false;                    // by a signal or stop_after: all is saved, and --resume goes on
-  std::filesystem::path folder;            // the run's: options.out or where it was resumed; empty: nothing is kept
-  int exit_code = 0;                       // of a program that was stopped: 128 + the signal, 0 after stop_after
+  std::uint64_t steps = 0;       // of the whole run
+  double seconds = 0;            // of the whole run, all in all
+  double seconds_a_step = 0;     // of this process, evaluation apart; 0 if it made none
+  bool stopped = false;          // by a signal or stop_after: all is saved, and --resume goes on
+  std::filesystem::path folder;  // the run's: options.out or where it was resumed; empty: nothing is kept
+  int exit_code = 0;             // of a program that was stopped: 128 + the signal, 0 after stop_after
 };
 
 /// Trains to the end, to the target, or to a stop. Shows a line about each evaluation, begun with `title`. With
@@ -76,8 +77,8 @@ struct TrainingResult {
 /// number of threads.
 TrainingResult train(const Training& training, const RunOptions& options = {}, const std::string& title = "");
 
-/// The settings in the checkpoint that `resume` means: what a program reads before it makes the model. Throws
-/// xtape::Error, whose sentence names the folder, if there is none.
+/// The settings in the checkpoint that `resume` means, with this machine's "threads": what a program reads before it
+/// makes the model. Throws xtape::Error, whose sentence names the folder, if there is none.
 nlohmann::json resumed_config(const std::filesystem::path& resume);
 /// The folder of the newest checkpoint (or the best one) of a run, or `run` itself if it is a checkpoint.
 std::filesystem::path checkpoint_of(const std::filesystem::path& run, bool best = false);

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *prefix = "checkpoint-", *unfinished = ".writing.", *who = "[checkpoint] ";
+constexpr std::string_view latest = "latest", best_so_far = "best";
 constexpr const char *model_file = "model.safetensors", *optimizer_file = "optimizer.safetensors",
                      *state_file = "state.json";
 
@@ -184,11 +185,14 @@ std::string with_advice(const fs::path& checkpoint, const std::function<std::str
                                 advice(run, checkpoint.filename().string())));
 }
 
-fs::path pointed_to(const fs::path& run, const char* pointer) {
+fs::path pointed_to(const fs::path& run, std::string_view pointer) {
   require(fs::is_directory(run), "{}there is no folder {}", who, run.string());
   require(has_checkpoints(run), "{}{} holds no checkpoint", who, run.string());
   const auto name = read_text(run / pointer);
-  const std::string trimmed = name ? name->substr(0, name->find('\n')) : "";
+  std::string trimmed = name ? name->substr(0, name->find('\n')) : "";
+  // A process that was killed between the two last acts of its first save left a whole checkpoint and no `latest`.
+  const auto steps = steps_in(run);
+  if (!fs::exists(run / latest) && steps.size() == 1 && pointer == latest) trimmed = name_of(steps[0]);
   if (!step_of(trimmed))
     throw FormatError(fmt::format("{}{} names no checkpoint; {}", who, (run / pointer).string(), advice(run, "")));
   with_advice(run / trimmed, [&] { return verified_state(run / trimmed); });
@@ -223,10 +227,10 @@ void save_checkpoint(const fs::path& run, std::uint64_t step, const ParameterLis
     write_text(folder.temporary() / state_file, state);
     folder.finish();
   }
-  if (options.best) write_text(run / "best", name + "\n");
-  write_text(run / "latest", name + "\n");
+  if (options.best) write_text(run / best_so_far, name + "\n");
+  write_text(run / latest, name + "\n");
 
-  const std::string best = read_text(run / "best").value_or("");
+  const std::string best = read_text(run / best_so_far).value_or("");
   std::size_t newer = 0;
   for (const std::uint64_t other : steps_in(run)) {
     if (other > step || newer++ < std::max<std::size_t>(1, options.keep)) continue;
@@ -253,19 +257,19 @@ std::string checkpoint_state(const fs::path& checkpoint) {
   return with_advice(checkpoint, [&] { return verified_state(checkpoint); });
 }
 
-fs::path latest_checkpoint(const fs::path& run) { return pointed_to(run, "latest"); }
-fs::path best_checkpoint(const fs::path& run) { return pointed_to(run, "best"); }
+fs::path latest_checkpoint(const fs::path& run) { return pointed_to(run, latest); }
+fs::path best_checkpoint(const fs::path& run) { return pointed_to(run, best_so_far); }
 
 bool is_checkpoint(const fs::path& path) {
   return step_of((path.has_filename() ? path : path.parent_path()).filename().string()).has_value();
 }
 
-bool has_checkpoints(const fs::path& run) { return fs::exists(run / "latest") || !steps_in(run).empty(); }
+bool has_checkpoints(const fs::path& run) { return fs::exists(run / latest) || !steps_in(run).empty(); }
 
 void remove_checkpoints(const fs::path& run) {
   std::error_code ignored;
-  fs::remove(run / "latest", ignored);
-  fs::remove(run / "best", ignored);
+  fs::remove(run / latest, ignored);
+  fs::remove(run / best_so_far, ignored);
   for (const std::uint64_t step : steps_in(run)) remove_whole(run / name_of(step));
   remove_unfinished(run);
 }

@@ -5,7 +5,8 @@
 // At every moment, whenever the process or the machine dies, `latest` means a whole checkpoint from the first one on: a
 // folder is written under another name, with all its files flushed to the disk, before it gets its own; after that
 // `best` and `latest` are replaced; after that older checkpoints go. What a killed process left unfinished has
-// ".writing." in its name, is never read, and is removed by the next save.
+// ".writing." in its name, is never read, and is removed by the next save. (The first save gives a folder its name and
+// then writes `latest`; in between the only checkpoint there is the latest one.)
 
 #include <cstdint>
 #include <filesystem>
