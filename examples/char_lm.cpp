@@ -58,8 +58,9 @@ int run_training(Command& command) {
   const TrainingResult result = train(training, command.run);
   if (result.stopped) return result.exit_code;
   if (!result.folder.empty()) save_safetensors(result.folder / "model.safetensors", parameters<float>(model));
-  fmt::print("\ntrained {} steps in {:.1f} s ({:.2f} ms a step, evaluation apart)\n", result.steps, result.seconds,
-             1000 * result.seconds_a_step);
+  fmt::print("\ntrained {} steps in {:.1f} s", result.steps, result.seconds);
+  if (result.seconds_a_step > 0) fmt::print(" ({:.2f} ms a step, evaluation apart)", 1000 * result.seconds_a_step);
+  fmt::print("\n");
   print_whole_loss(loss_over_all(model, text.validation(), settings.block_size));
   if (result.folder.empty())
     fmt::print("nothing is kept: with --out FOLDER the model is, and char_lm --sample --out FOLDER writes more text\n");
