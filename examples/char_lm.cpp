@@ -54,6 +54,9 @@ int run_training(Command& command) {
   const Training training = make_training(model, settings, text, to_json(settings, path, text));
   fmt::print("{}\n", describe(model));
   print_text(command.text, text);
+  if (command.run.out.empty() && resumed.is_null())
+    fmt::print(
+        "nothing will be kept: with --out FOLDER the model is, and char_lm --sample --out FOLDER then writes\n\n");
 
   const TrainingResult result = train(training, command.run);
   if (result.stopped) return result.exit_code;
@@ -62,9 +65,7 @@ int run_training(Command& command) {
   if (result.seconds_a_step > 0) fmt::print(" ({:.2f} ms a step, evaluation apart)", 1000 * result.seconds_a_step);
   fmt::print("\n");
   print_whole_loss(loss_over_all(model, text.validation(), settings.block_size));
-  if (result.folder.empty())
-    fmt::print("nothing is kept: with --out FOLDER the model is, and char_lm --sample --out FOLDER writes more text\n");
-  else
+  if (!result.folder.empty())
     fmt::print("more text: ./run char_lm --sample --out {} --prompt \"In the beginning\"\n", result.folder.string());
   return 0;
 }
