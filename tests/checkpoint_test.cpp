@@ -276,7 +276,8 @@ TEST(Checkpoint, ThatLatestDoesNotNameIsNotGuessed) {
   EXPECT_TRUE(run.holds(latest_checkpoint(run.path()), 1)) << "as the first save leaves it if it is killed at its end";
   run.save(2);
   fs::remove(run.folder / "latest");
-  expect_message<FormatError>([&] { latest_checkpoint(run.path()); }, {"latest names no checkpoint", "checkpoint-1"});
+  expect_message<FormatError>([&] { latest_checkpoint(run.path()); },
+                              {"latest names no checkpoint", "checkpoint-2 is whole"});
 }
 
 }  // namespace
