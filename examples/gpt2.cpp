@@ -1,9 +1,9 @@
 // Continues tokens with a model in GPT-2's architecture, read from a file of Hugging Face's.
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/layers/generate.hpp>
@@ -42,11 +42,11 @@ void add_flags(CLI::App& app, Settings& s) {
 void run(const Settings& s) {
   set_threads(s.threads);
   const auto model = load_gpt2<float>(s.model, s.heads);
-  const auto print_token = [](std::size_t, std::int64_t token) {
-    fmt::print(" {}", token);
+  auto print_token = [before = ""](std::size_t, std::int64_t token) mutable {
+    fmt::print("{}{}", std::exchange(before, " "), token);
     std::fflush(stdout);
   };
-  fmt::print("{}", fmt::join(s.tokens, " "));
+  for (const std::int64_t token : s.tokens) print_token(0, token);
   generate(model, s.tokens,
            {.new_tokens = s.new_tokens,
             .temperature = s.temperature,

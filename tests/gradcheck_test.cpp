@@ -9,9 +9,7 @@ namespace {
 
 // ---- faults of an elementwise op, x^3
 
-constexpr auto right = [](Var<double> x, Var<double> y) {
-  xt::noalias(x.grad()) += y.grad() * (3.0 * xt::square(x.value()));
-};
+const auto right = adding([](double dy, double x) { return dy * 3 * x * x; });
 
 template <class Backward>
 GradcheckReport check_cube(Backward backward) {
@@ -29,15 +27,13 @@ TEST(Gradcheck, TheRightGradientPasses) {
 }
 
 TEST(Gradcheck, AFactorIsCaught) {
-  const auto report =
-      check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report = check_cube(adding([](double dy, double x) { return 1.01 * dy * 3 * x * x; }));
   EXPECT_FALSE(report);
   EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, AWrongSignIsCaught) {
-  const auto report =
-      check_cube([](auto x, auto y) { xt::noalias(x.grad()) -= y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report = check_cube(adding([](double dy, double x) { return -dy * 3 * x * x; }));
   EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
@@ -59,12 +55,12 @@ TEST(Gradcheck, OverwritingIsCaught) {
 }
 
 TEST(Gradcheck, AnIgnoredUpstreamGradientIsCaught) {
-  const auto report = check_cube([](auto x, auto) { xt::noalias(x.grad()) += 3.0 * xt::square(x.value()); });
+  const auto report = check_cube(adding([](double, double x) { return 3 * x * x; }));
   EXPECT_EQ(reason(report), Reason::mismatch);
 }
 
 TEST(Gradcheck, ZerosAreCaught) {
-  EXPECT_EQ(reason(check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 0.0 * y.grad(); })), Reason::no_gradient);
+  EXPECT_EQ(reason(check_cube(adding([](double dy, double) { return 0 * dy; }))), Reason::no_gradient);
   EXPECT_EQ(reason(check_cube([](auto, auto) {})), Reason::no_gradient);
 }
 
@@ -106,12 +102,10 @@ TEST(Gradcheck, InfinityInForwardIsCaught) {
 TEST(Gradcheck, AMissingTermIsCaught) {
   const auto sine = [](double v) { return v * std::sin(v); };
   const auto missing = [&](Var<double> x) {
-    return elementwise(x, sine, [](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * xt::sin(in.value()); });
+    return elementwise(x, sine, adding([](double dy, double v) { return dy * std::sin(v); }));
   };
   const auto complete = [&](Var<double> x) {
-    return elementwise(x, sine, [](auto in, auto y) {
-      xt::noalias(in.grad()) += y.grad() * (xt::sin(in.value()) + in.value() * xt::cos(in.value()));
-    });
+    return elementwise(x, sine, adding([](double dy, double v) { return dy * (std::sin(v) + v * std::cos(v)); }));
   };
   EXPECT_EQ(reason(gradcheck(missing, {{5}})), Reason::mismatch);
   EXPECT_TRUE(gradcheck(complete, {{5}}));
@@ -152,7 +146,7 @@ TEST(Gradcheck, AnInputThatDoesNotMatterMayHaveNoGradient) {
 }
 
 TEST(Gradcheck, AFaultInTheMiddleOfAGraphIsCaught) {
-  const auto faulty = [](auto x, auto y) { xt::noalias(x.grad()) += y.grad() * (2.9 * xt::square(x.value())); };
+  const auto faulty = adding([](double dy, double x) { return dy * 2.9 * x * x; });
   EXPECT_FALSE(gradcheck([&](Var<double> x) { return sum(softmax(cube(faulty)(exp(x)) * 0.1) * x, -1); }, {{2, 3}}));
   EXPECT_TRUE(gradcheck([&](Var<double> x) { return sum(softmax(cube(right)(exp(x)) * 0.1) * x, -1); }, {{2, 3}}));
 }
@@ -185,7 +179,7 @@ TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
     return [factor](Var<double> x) {
       return elementwise(
           x, [](double v) { return std::sin(1000 * v); },
-          [factor](auto in, auto y) { xt::noalias(in.grad()) += y.grad() * (factor * xt::cos(1000.0 * in.value())); });
+          adding([factor](double dy, double v) { return dy * factor * std::cos(1000 * v); }));
     };
   };
   const auto wrong = gradcheck(steep(1010), {{6}});
@@ -195,8 +189,7 @@ TEST(Gradcheck, SteepFunctionsDoNotHideAFault) {
 }
 
 TEST(Gradcheck, TheReportReadsAsATable) {
-  const auto report =
-      check_cube([](auto x, auto y) { xt::noalias(x.grad()) += 1.01 * y.grad() * (3.0 * xt::square(x.value())); });
+  const auto report = check_cube(adding([](double dy, double x) { return 1.01 * dy * 3 * x * x; }));
   const std::string text = to_string(report);
   for (const char* part :
        {"mismatch", "input 0", "(3, 4)", "worst at", "analytic", "numeric", "error bar", "step", "ratio", "12"})

@@ -15,6 +15,16 @@ Var<double> elementwise(Var<double> x, Forward forward, Backward backward) {
   return y;
 }
 
+/// A backward that adds f(dy, x) to each element of x's gradient.
+template <class F>
+auto adding(F f) {
+  return [f](Var<double> x, Var<double> y) {
+    double* dx = x.grad().data();
+    const double* dy = y.grad().data();
+    for (std::size_t i = 0; i < x.size(); ++i) dx[i] += f(dy[i], x.data()[i]);
+  };
+}
+
 /// x^3 with the given backward.
 template <class Backward>
 auto cube(Backward backward) {

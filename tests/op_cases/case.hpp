@@ -1,7 +1,7 @@
 #pragma once
 // What a row of the table of ops is (see table.hpp).
 
-#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,8 +17,26 @@ enum class Domain {
   off_kinks,  // normal, at least 0.1 from 0
 };
 
+/// An op of the table for both element types. (Virtual, since std::function would take long to compile for so many.)
+struct AnyOp {
+  virtual ~AnyOp() = default;
+  virtual Var<float> call(std::span<const Var<float>> x) const = 0;
+  virtual Var<double> call(std::span<const Var<double>> x) const = 0;
+};
+template <class F>
+struct OpOf final : AnyOp {
+  F f;
+  explicit OpOf(const F& f_) : f(f_) {}
+  Var<float> call(std::span<const Var<float>> x) const override { return f(x); }
+  Var<double> call(std::span<const Var<double>> x) const override { return f(x); }
+};
+
+/// A function of Vars.
 template <class T>
-using OpFunction = std::function<Var<T>(std::span<const Var<T>>)>;
+struct OpFunction {
+  std::shared_ptr<const AnyOp> op = {};
+  Var<T> operator()(std::span<const Var<T>> x) const { return op->call(x); }
+};
 
 /// A function of Vars for both element types.
 struct OpPair {
@@ -31,11 +49,13 @@ struct OpPair {
     else
       return in_double;
   }
-  explicit operator bool() const { return static_cast<bool>(in_double); }
+  explicit operator bool() const { return in_double.op != nullptr; }
 };
 template <class F>
 OpPair both(F f) {
-  return {f, f};
+  const AnyOp* op = new OpOf<F>(f);
+  const std::shared_ptr<const AnyOp> kept(op);
+  return {{kept}, {kept}};
 }
 
 struct OpCase {

@@ -43,14 +43,24 @@ constexpr Call call_with() {
     return takes<T, F, Tape<T>&>(inputs) ? Call::with_tape : Call::not_at_all;
 }
 
+/// A function that is called through a pointer to its own: one type for all of them, so that std::function is compiled
+/// once.
+template <class T>
+struct Bound {
+  void* f;
+  Var<T> (*call)(void* f, Tape<T>& tape, std::span<const Var<T>> x);
+  Var<T> operator()(Tape<T>& tape, std::span<const Var<T>> x) const { return call(f, tape, x); }
+};
+
 template <class T, class F, std::size_t... I>
-FunctionOf<T> with_inputs(F& f, std::index_sequence<I...>) {
-  return [&f](Tape<T>& tape, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> {
-    if constexpr (call_with<T, F, sizeof...(I)>() == Call::with_tape)
-      return f(tape, Var<T>(x[I])...);
-    else
-      return f(Var<T>(x[I])...);
-  };
+Bound<T> with_inputs(F& f, std::index_sequence<I...>) {
+  return {const_cast<std::remove_const_t<F>*>(&f),
+          [](void* g, Tape<T>& tape, [[maybe_unused]] std::span<const Var<T>> x) -> Var<T> {
+            if constexpr (call_with<T, F, sizeof...(I)>() == Call::with_tape)
+              return (*static_cast<F*>(g))(tape, Var<T>(x[I])...);
+            else
+              return (*static_cast<F*>(g))(Var<T>(x[I])...);
+          }};
 }
 
 /// The least number of inputs, from `least` on, that f takes; most_inputs + 1 if there is none.
