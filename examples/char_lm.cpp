@@ -49,7 +49,7 @@ int run_training(Command& command) {
   check(settings);
   const Text text = read_text(command.text, settings.block_size);
   if (!resumed.is_null()) require_same_text(resumed, text);
-  const std::string path = std::filesystem::absolute(command.text).lexically_normal().string();
+  const std::string path = resumed.is_null() ? std::filesystem::canonical(command.text).string() : command.text;
   Model model = make_model(settings, text.vocabulary.size());
   const Training training = make_training(model, settings, text, to_json(settings, path, text));
   fmt::print("{}\n", describe(model));

@@ -279,6 +279,8 @@ def main(command_line):
         count = convert(arguments.source, arguments.target, arguments.key)
     except ConversionError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
+    except (ValueError, OverflowError) as error:  # shapes that NumPy cannot hold, names that are not Unicode
+        parser.exit(1, f"{parser.prog}: {arguments.source}: {error}\n")
     except OSError as error:
         parser.exit(1, f"{parser.prog}: {error.filename or arguments.target}: {error.strerror or error}\n")
     print(f"{arguments.target}: {count} arrays")

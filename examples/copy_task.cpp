@@ -57,6 +57,7 @@ int read_and_run(int argc, char** argv) {
   choice.set_help_flag();
   choice.allow_extras();
   choice.parse(argc, argv);
+  if (choice.count("--task") + choice.count("--config") > 0) check_run_flags(choice, options);
   auto config = nlohmann::json::object();
   if (!config_path.empty()) config = read_config(config_path);
   if (!options.resume.empty()) config = resumed_config(options.resume);

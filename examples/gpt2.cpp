@@ -42,11 +42,14 @@ void add_flags(CLI::App& app, Settings& s) {
 void run(const Settings& s) {
   set_threads(s.threads);
   const auto model = load_gpt2<float>(s.model, s.heads);
-  auto print_token = [before = ""](std::size_t, std::int64_t token) mutable {
-    fmt::print("{}{}", std::exchange(before, " "), token);
+  std::string prompt;
+  for (const std::int64_t token : s.tokens) prompt += (prompt.empty() ? "" : " ") + std::to_string(token);
+  if (s.new_tokens == 0) fmt::print("{}", prompt);
+  const auto print_token = [before = prompt](std::size_t,
+                                             std::int64_t token) mutable {  // the prompt comes with the first
+    fmt::print("{} {}", std::exchange(before, ""), token);
     std::fflush(stdout);
   };
-  for (const std::int64_t token : s.tokens) print_token(0, token);
   generate(model, s.tokens,
            {.new_tokens = s.new_tokens,
             .temperature = s.temperature,

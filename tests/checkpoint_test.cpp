@@ -113,6 +113,26 @@ TEST(Checkpoint, RemovingARunsCheckpointsLeavesTheRest) {
   EXPECT_EQ(run.names(), (Names{"notes.txt"}));
 }
 
+TEST(Checkpoint, WhatOnlyLooksLikeOneIsLeftAlone) {
+  const SavedRun run;
+  run.save(1);
+  fs::copy(run.of(1), run.path() / "checkpoint-007");
+  write_bytes(run.path() / "checkpoint-8", "a file");
+  write_bytes(run.path() / "my.writing.txt", "a text");
+  run.save(2, {.keep = 1});
+  EXPECT_EQ(run.names(), (Names{"checkpoint-007", "checkpoint-2", "checkpoint-8", "latest", "my.writing.txt"}));
+  EXPECT_FALSE(is_checkpoint(run.path() / "checkpoint-007"));
+}
+
+TEST(Checkpoint, AdviceDoesNotDependOnASlash) {
+  const SavedRun run;
+  run.save(1);
+  run.save(2);
+  fs::remove(run.of(2) / "state.json");
+  expect_message<FormatError>([&] { checkpoint_state(run.of(2).string() + "/"); },
+                              {"state.json", "checkpoint-1 is whole"});
+}
+
 TEST(Checkpoint, ItsNameIsTold) {
   for (const char* path : {"checkpoint-0", "a/checkpoint-12", "/a/b/checkpoint-3/"}) EXPECT_TRUE(is_checkpoint(path));
   for (const char* path : {"checkpoint-", "checkpoint-1x", "checkpoint--1", "run", "", "checkpoint-5/run"})

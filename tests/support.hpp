@@ -67,6 +67,8 @@ xt::xarray<T> gradient(Var<T> x) {
 /// A call of something that lives at least as long. (What takes one is compiled once, not for each lambda.)
 class Call {
  public:
+  Call(Call&) = default;  // rather than a call of a call
+  Call(const Call&) = default;
   template <class F>
   Call(F&& f)
       : f_(&f), call_([](const void* g) { (*static_cast<std::remove_reference_t<F>*>(const_cast<void*>(g)))(); }) {}

@@ -257,6 +257,44 @@ TEST(Behaviour, O32_ARunInAFolderThatMayNotBeWritten) {
   EXPECT_EQ(train(after.training(), {.resume = run}).steps, 6U);
 }
 
+TEST(Trainer, NoTwoProcessesTrainInOneFolder) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path().string();
+  Classifier model, other;
+  train(model.training(), {.out = run, .stop_after = 2});
+  Training training = model.training();
+  training.evaluate = [&](Tape<float>&) -> Evaluation {
+    expect_message<Error>([&] { train(other.training(), {.resume = run}); },
+                          {run.c_str(), "another process trains in"});
+    expect_message<Error>([&] { train(other.training(), {.out = run, .overwrite = true}); }, {"another process"});
+    return {};
+  };
+  EXPECT_EQ(train(training, {.resume = run}).steps, 6U);
+  EXPECT_EQ(train(other.training(), {.resume = run}).steps, 6U);
+}
+
+TEST(Trainer, SettingsThatCannotBeKeptLeaveTheRunThatIsThere) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path().string();
+  Classifier model, other;
+  train(model.training(), {.out = run, .stop_after = 2});
+  Training training = other.training();
+  training.config["text"] = "\xff.txt";
+  expect_message<Error>([&] { train(training, {.out = run, .overwrite = true}); }, {"not UTF-8"});
+  EXPECT_EQ(train(model.training(), {.resume = run}).steps, 6U);
+}
+
+TEST(Trainer, ALineOfMetricsThatIsDamagedTakesNoOtherWithIt) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path().string();
+  Classifier model;
+  train(model.training(), {.out = run, .stop_after = 3});
+  const std::string lines = read_bytes(folder / "metrics.jsonl");
+  write_bytes(folder / "metrics.jsonl", "\n{\"step\": 1, \"los\n" + lines);
+  train(model.training(), {.resume = run});
+  EXPECT_EQ(metrics_of(folder.path()).size(), 6U);
+}
+
 TEST(Trainer, WithoutAFolderNothingIsKept) {
   Classifier model;
   const TrainingResult result = train(model.training(), {.stop_after = 2});

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <xtape/framework/base/parallel.hpp>
 #include "char_lm/text.hpp"
 
 namespace examples::char_lm {
@@ -19,7 +20,7 @@ struct Settings {
   std::uint64_t warmup_iters = 100;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.99, grad_clip = 1;
   std::uint64_t seed = 0;
-  int threads = 1;
+  int threads = xtape::threads();
 };
 
 /// Adds a flag for each setting. `settings` must outlive the parsing.

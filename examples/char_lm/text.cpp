@@ -95,9 +95,9 @@ Text read_text(const std::string& path, std::size_t block_size) {
           path, shown(characters.front()));
   require(characters.size() > block_size,
           "the text {} has {} characters, too few for one window of --block_size {} and the character after it: give a "
-          "longer text or a --block_size of at most {}",
+          "longer text{}",
           path, grouped(static_cast<double>(characters.size())), block_size,
-          std::max<std::size_t>(characters.size() / 10, 2) - 1);
+          characters.size() < 20 ? "" : fmt::format(" or a --block_size of at most {}", characters.size() / 10 - 1));
   text.tokens = text.vocabulary.encode(characters, path);
   const std::size_t kept_back = text.validation().size();
   const std::string advice = kept_back < 2 ? "give a longer text"

@@ -1,6 +1,12 @@
 #include "common/run_folder.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xtape/framework/base/parallel.hpp>
+
+#include <cerrno>
+
 #include <xtape/framework/train/checkpoint.hpp>
 #include <xtape/framework/train/replacement.hpp>
 
@@ -11,6 +17,15 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr int state_version = 1;
+
+/// JSON as text, which must be UTF-8.
+std::string text_of(const ordered_json& json) {
+  try {
+    return json.dump(2) + "\n";
+  } catch (const nlohmann::json::exception&) {
+    throw xtape::Error("the settings hold a text that is not UTF-8, perhaps the name of a file: please rename it");
+  }
+}
 
 void replace_file(const fs::path& path, const std::string& text) {
   xtape::Replacement file(path);
@@ -72,13 +87,15 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training)
   fs::create_directories(folder_, error);
   xtape::require(!error && fs::is_directory(folder_), "{} cannot be made a folder: {}", folder_.string(),
                  error ? error.message() : "a file has that name");
+  lock_.take(folder_);
+  const std::string config = text_of(training.config);
   const bool taken = xtape::has_checkpoints(folder_) || fs::exists(folder_ / "model.safetensors");
   xtape::require(!taken || options.overwrite,
                  "{} holds a run already: --resume {} goes on with it, --overwrite begins anew in its place",
                  folder_.string(), folder_.string());
   xtape::remove_checkpoints(folder_);
   fs::remove(folder_ / "model.safetensors", error);
-  replace_file(folder_ / "config.json", training.config.dump(2) + "\n");
+  replace_file(folder_ / "config.json", config);
   replace_file(folder_ / "metrics.jsonl", "");
   open_metrics();
 }
@@ -88,6 +105,7 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
     : training_(training), keep_(options.keep) {
   const fs::path checkpoint = checkpoint_of(options.resume);
   folder_ = checkpoint.has_parent_path() ? checkpoint.parent_path() : ".";
+  lock_.take(folder_);
   const auto check_settings = [&](const ordered_json& json) {
     const auto same = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& now) {
       xtape::require(saved == now, "{} was saved with another {}: expected {}, got {}", checkpoint.string(), what,
@@ -108,16 +126,31 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
   open_metrics();
 }
 
+FolderLock::~FolderLock() {
+  if (folder_ >= 0) ::close(folder_);
+}
+
+void FolderLock::take(const fs::path& folder) {
+  folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  xtape::require(folder_ >= 0, "{} cannot be read", folder.string());
+  xtape::require(::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+                 "another process trains in {}: wait for its end, or stop it", folder.string());
+}
+
 void RunFolder::cut_metrics(std::uint64_t step) {
-  std::ifstream file(folder_ / "metrics.jsonl");
+  const fs::path path = folder_ / "metrics.jsonl";
+  std::ifstream file(path);
+  xtape::require(file.good() || !fs::exists(path), "{} cannot be read", path.string());
   std::string kept_lines;
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);  // the last one may be a part of a line
-    if (!json.is_object() || !json.contains("step") || json["step"] > step) break;
+    if (!json.is_object() || !json.contains("step")) continue;
+    if (json["step"] > step) break;
     kept_lines += line + "\n";
-    seconds_before_ = json.value("seconds", 0.0);
+    if (json.contains("seconds") && json["seconds"].is_number()) seconds_before_ = json["seconds"];
   }
-  replace_file(folder_ / "metrics.jsonl", kept_lines);
+  xtape::require(!file.bad(), "{} cannot be read", path.string());
+  replace_file(path, kept_lines);
 }
 
 void RunFolder::open_metrics() {

@@ -18,7 +18,21 @@ struct RunState {
   std::uint64_t best_step = 0;
 };
 
-/// Without a folder in the options it keeps nothing.
+/// Keeps other processes out of a folder.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock();
+  /// Throws xtape::Error if another one has it.
+  void take(const std::filesystem::path& folder);
+
+ private:
+  int folder_ = -1;
+};
+
+/// Without a folder in the options it keeps nothing. While it lives, no other process may train in the folder.
 class RunFolder {
  public:
   /// Begins a new run in options.out. Throws xtape::Error if there is one already and it may not be overwritten.
@@ -41,6 +55,7 @@ class RunFolder {
   const Training& training_;
   std::filesystem::path folder_;
   std::size_t keep_;
+  FolderLock lock_;
   double seconds_before_ = 0;
   std::ofstream metrics_;
 };

@@ -1,14 +1,20 @@
 #include "common/stop_signal.hpp"
 
+#include <atomic>
+
 namespace examples {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
+std::atomic<int> stop_signal = 0;  // any thread may be the one that takes it
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void note_stop_signal(int number) {
   stop_signal = number;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int each : {SIGINT, SIGTERM}) {
+    struct sigaction now {};
+    ::sigaction(each, nullptr, &now);
+    if (now.sa_handler == note_stop_signal) std::signal(each, SIG_DFL);
+  }
 }
 
 void note(int number, struct sigaction& before) {

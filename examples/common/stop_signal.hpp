@@ -6,8 +6,8 @@
 namespace examples {
 
 /// While it lives, the first of these signals is noted, and whatever comes after it ends the process at once, as ever.
-/// A signal that the process was started to ignore (by nohup, or in the background) stays ignored. Does nothing if
-/// `wanted` is false. One at a time.
+/// A signal that the process was started to ignore (in the background, say) stays ignored. Does nothing if `wanted` is
+/// false. One at a time.
 class StopSignal {
  public:
   explicit StopSignal(bool wanted);

@@ -79,9 +79,6 @@ void walk(const std::string& path, Member& member, Found& found) {
   }
 }
 
-}  // namespace detail
-
-namespace detail {
 /// Lists each parameter at its first name. (A type of its own, not a lambda of each model: what walks a layer is
 /// compiled once.)
 template <class T>

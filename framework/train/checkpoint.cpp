@@ -35,6 +35,7 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
   std::uint64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return {};
+  if (name_of(step) != name) return {};  // "checkpoint-007"
   return step;
 }
 
@@ -51,7 +52,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 std::vector<std::uint64_t> steps_in(const fs::path& run) {
   std::vector<std::uint64_t> steps;
   for (const std::string& name : names_in(run))
-    if (const auto step = step_of(name)) steps.push_back(*step);
+    if (const auto step = step_of(name); step && fs::is_directory(run / name)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end(), std::greater());
   return steps;
 }
@@ -126,8 +127,12 @@ void remove_whole(const fs::path& checkpoint) {
 
 void remove_unfinished(const fs::path& run) {
   std::error_code ignored;
-  for (const std::string& name : names_in(run))
-    if (name.find(unfinished) != std::string::npos) fs::remove_all(run / name, ignored);
+  for (const std::string& name : names_in(run)) {
+    const std::size_t at = name.find(unfinished);
+    const bool ours = at != std::string::npos &&
+                      name.find_first_not_of("0123456789", at + std::strlen(unfinished)) == std::string::npos;
+    if (ours) fs::remove_all(run / name, ignored);
+  }
 }
 
 /// Ties the three files together: a hash of the state (FNV-1a), which stands in the other two. Numbers of another run
@@ -173,7 +178,8 @@ std::string advice(const fs::path& run, const std::string& damaged) {
 }
 
 /// Calls read(); an error in a checkpoint is told with what to do about it.
-std::string with_advice(const fs::path& checkpoint, const std::function<std::string()>& read) {
+std::string with_advice(const fs::path& given, const std::function<std::string()>& read) {
+  const fs::path checkpoint = given.has_filename() ? given : given.parent_path();  // without a slash at the end
   const fs::path run = checkpoint.has_parent_path() ? checkpoint.parent_path() : ".";
   std::string reason;
   try {
