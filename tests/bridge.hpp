@@ -31,15 +31,8 @@ inline testing::AssertionResult succeeds(const std::string& python, const std::s
 
 /// error_between for the elements of a file.
 inline double error_of(Var<float> x, const std::vector<float>& y) {
-  if (x.size() != y.size()) return std::numeric_limits<double>::infinity();
-  double difference = 0, largest = 1;
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const double error = std::abs(static_cast<double>(x.data()[i]) - static_cast<double>(y[i]));
-    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
-    difference = std::max(difference, error);
-    largest = std::max(largest, std::abs(static_cast<double>(y[i])));
-  }
-  return difference / largest;
+  const xt::xarray<float> numbers = xt::adapt(y);
+  return error_between(xt::adapt(x.data(), x.size(), xt::no_ownership(), std::vector<std::size_t>{x.size()}), numbers);
 }
 
 }  // namespace xtape

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "files.hpp"
+#include "metrics.hpp"
 #include "program.hpp"
 
 namespace examples::char_lm_test {
@@ -26,13 +27,6 @@ std::string sampled(const std::string& folder, const std::string& flags) {
 Finished train_briefly(const std::string& flags) {
   const std::string text = holds(flags, "--text") ? "" : " --text " + excerpt;
   return char_lm(flags + text + tiny + (holds(flags, "--max_iters") ? "" : "--max_iters 10"));
-}
-
-std::vector<nlohmann::json> metrics_of(const std::string& folder) {
-  std::vector<nlohmann::json> metrics;
-  for (const std::string& line : lines_of(read_bytes(folder + "/metrics.jsonl")))
-    metrics.push_back(nlohmann::json::parse(line));
-  return metrics;
 }
 
 double whole_loss(const std::string& output) {

@@ -9,6 +9,7 @@
 
 #include "common/trainer.hpp"
 #include "files.hpp"
+#include "metrics.hpp"
 #include "program.hpp"
 
 namespace examples::resume_test {
@@ -25,16 +26,6 @@ const std::string small_run = small + "--steps 24 --evaluate_every 4";
 
 Finished copy_task(const std::string& flags) { return run_program(XTAPE_COPY_TASK " " + flags); }
 
-std::vector<nlohmann::json> metrics_of(const fs::path& run) {
-  std::vector<nlohmann::json> metrics;
-  std::ifstream file(run / "metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    metrics.push_back(nlohmann::json::parse(line));
-    for (const char* time : {"tokens_per_s", "seconds"}) metrics.back().erase(time);
-  }
-  return metrics;
-}
-
 /// Whether two runs have come to the same end: every byte of the model and of the last checkpoint, and all metrics but
 /// times.
 testing::AssertionResult same_end(const fs::path& a, const fs::path& b, const std::string& last = "checkpoint-24") {
@@ -43,7 +34,7 @@ testing::AssertionResult same_end(const fs::path& a, const fs::path& b, const st
     const std::string bytes = read_bytes(a / name);
     if (bytes.empty() || bytes != read_bytes(b / name)) return testing::AssertionFailure() << name << " differs";
   }
-  if (metrics_of(a) != metrics_of(b)) return testing::AssertionFailure() << "metrics.jsonl differs";
+  if (timeless_metrics_of(a) != timeless_metrics_of(b)) return testing::AssertionFailure() << "metrics.jsonl differs";
   return testing::AssertionSuccess();
 }
 
@@ -70,7 +61,7 @@ class Resume : public testing::Test {
 };
 
 TEST_F(Resume, FromEveryCheckpointWithOtherThreadsEndsInTheSameBits) {
-  EXPECT_EQ(metrics_of(whole()).size(), 6U);
+  EXPECT_EQ(timeless_metrics_of(whole()).size(), 6U);
   for (int step = 4; step < 24; step += 4) {
     const fs::path run = copy_of_whole("from" + std::to_string(step));
     fs::remove(run / "model.safetensors");
@@ -131,7 +122,7 @@ TEST_F(Resume, ARunIsNotOverwrittenUnasked) {
       << refused.output;
   EXPECT_TRUE(same_end(whole(), run));
   EXPECT_EQ(copy_task(small + " --steps 8 --evaluate_every 4 --overwrite --out " + run.string()).code, 2);
-  EXPECT_EQ(metrics_of(run).size(), 2U);
+  EXPECT_EQ(timeless_metrics_of(run).size(), 2U);
   EXPECT_FALSE(fs::exists(run / "checkpoint-24"));
 }
 

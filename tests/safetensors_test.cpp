@@ -285,5 +285,20 @@ TEST(Safetensors, AMissingFileIsNamed) {
                               {(folder / "pipe").c_str(), "cannot be read", "not a regular file"});
 }
 
+TEST(Safetensors, NamesOfAFileDoNotFloodTheSentence) {
+  const TemporaryFolder folder;
+  std::vector<NamedArray> arrays;
+  const std::vector<float> one = {1};
+  for (int i = 0; i < 1000; ++i)
+    arrays.push_back({fmt::format("\x1b[2J{:03}{}", i, std::string(200, 'x')), Shape{1}, std::span<const float>(one)});
+  write_safetensors(folder / "model.safetensors", arrays);
+  const std::string message =
+      message_of<FormatError>([&] { load_safetensors(folder / "model.safetensors", ParameterList<float>{}); });
+  EXPECT_NE(message.find("?[2J000xxx"), std::string::npos) << message;
+  EXPECT_NE(message.find("and 900 more"), std::string::npos) << message;
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+  EXPECT_LT(message.size(), 15'000u);
+}
+
 }  // namespace
 }  // namespace xtape::safetensors_test

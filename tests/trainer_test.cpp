@@ -8,6 +8,7 @@
 
 #include "failing_writes.hpp"
 #include "files.hpp"
+#include "metrics.hpp"
 
 namespace examples::trainer_test {
 namespace {
@@ -71,16 +72,6 @@ std::vector<float> numbers(Classifier& model) {
   return all;
 }
 
-std::vector<nlohmann::json> metrics_of(const fs::path& run) {
-  std::vector<nlohmann::json> metrics;
-  std::ifstream file(run / "metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    metrics.push_back(nlohmann::json::parse(line));
-    for (const char* time : {"tokens_per_s", "seconds"}) metrics.back().erase(time);
-  }
-  return metrics;
-}
-
 // ---- accumulation (case O18)
 
 TEST(Behaviour, O18_MicroBatchesOfTheTrainerEqualTheBigBatch) {
@@ -93,7 +84,7 @@ TEST(Behaviour, O18_MicroBatchesOfTheTrainerEqualTheBigBatch) {
     train(small.training(accumulation), {.out = run.string()});
     const auto a = numbers(big), b = numbers(small);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << accumulation;
-    const auto expected = metrics_of(folder / "1"), got = metrics_of(run);
+    const auto expected = timeless_metrics_of(folder / "1"), got = timeless_metrics_of(run);
     ASSERT_EQ(got.size(), 6U);
     for (std::size_t i = 0; i < 6; ++i)
       for (const char* key : {"loss", "grad_norm"})
@@ -114,7 +105,7 @@ TEST(Behaviour, O18_TheMeanIsOverAllTokensOfTheStep) {
   };
   training.evaluate = [](Tape<float>&) { return Evaluation{}; };
   train(training, {.out = folder.path().string()});
-  EXPECT_FLOAT_EQ(metrics_of(folder.path())[0]["grad_norm"].get<float>(), 3);
+  EXPECT_FLOAT_EQ(timeless_metrics_of(folder.path())[0]["grad_norm"].get<float>(), 3);
 }
 
 // ---- resume (cases O29 and O30)
@@ -143,7 +134,7 @@ TEST(Behaviour, O30_TheTrainerStoppedAtAnyStepHasTheSameBits) {
     EXPECT_EQ(second.steps, 5U) << "evaluations in a row are counted on";
     EXPECT_EQ(second.folder, run);
     EXPECT_EQ(numbers(after), numbers(whole)) << stop;
-    EXPECT_EQ(metrics_of(run), metrics_of(out)) << stop;
+    EXPECT_EQ(timeless_metrics_of(run), timeless_metrics_of(out)) << stop;
     EXPECT_EQ(checkpoint_of(run, /*best=*/true), fs::path(run) / "checkpoint-2") << "later ones are not better";
   }
 }
@@ -194,13 +185,13 @@ TEST(Trainer, AResumeCutsTheMetricsThatComeAfterIt) {
   const std::string run = folder.path().string();
   Classifier model;
   train(model.training(), {.out = run, .keep = 10});
-  const auto all = metrics_of(run);
+  const auto all = timeless_metrics_of(run);
   std::ofstream(folder / "metrics.jsonl", std::ios::app) << "{\"step\": 7, \"lo";  // a process was killed in a line
   Classifier again;
   train(again.training(), {.resume = run + "/checkpoint-4", .keep = 10, .stop_after = 5});
-  EXPECT_EQ(metrics_of(run), std::vector(all.begin(), all.begin() + 5));
+  EXPECT_EQ(timeless_metrics_of(run), std::vector(all.begin(), all.begin() + 5));
   train(again.training(), {.resume = run, .keep = 10});
-  EXPECT_EQ(metrics_of(run), all);
+  EXPECT_EQ(timeless_metrics_of(run), all);
   EXPECT_EQ(folder.entries(), 10U) << "six checkpoints, latest, config.json, metrics.jsonl, and best";
 }
 
@@ -292,7 +283,7 @@ TEST(Trainer, ALineOfMetricsThatIsDamagedTakesNoOtherWithIt) {
   const std::string lines = read_bytes(folder / "metrics.jsonl");
   write_bytes(folder / "metrics.jsonl", "\n{\"step\": 1, \"los\n" + lines);
   train(model.training(), {.resume = run});
-  EXPECT_EQ(metrics_of(folder.path()).size(), 6U);
+  EXPECT_EQ(timeless_metrics_of(folder.path()).size(), 6U);
 }
 
 TEST(Trainer, WithoutAFolderNothingIsKept) {

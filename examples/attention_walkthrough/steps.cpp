@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <xtape/framework/base/hash.hpp>
 #include <xtape/framework/base/random.hpp>
 
 namespace examples {
@@ -94,13 +95,6 @@ Array normal(const Shape& shape, xtape::Rng& rng, double deviation) {
   return x;
 }
 
-/// Where a token's random numbers stand in the stream: FNV-1a, a hash of its bytes.
-std::uint64_t place_of(const std::string& token) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char byte : token) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-  return hash;
-}
-
 }  // namespace
 
 Lesson lesson_of(std::vector<std::string> tokens, std::size_t width, std::size_t heads, bool causal,
@@ -115,7 +109,7 @@ Lesson lesson_of(std::vector<std::string> tokens, std::size_t width, std::size_t
 
   Array& x = lesson.given["X"] = xt::zeros<double>({time, width});
   for (std::size_t t = 0; t < time; ++t) {
-    xtape::Rng own(seed, place_of(lesson.tokens[t]));
+    xtape::Rng own(seed, xtape::fnv1a(lesson.tokens[t]));
     for (std::size_t i = 0; i < width; ++i) x(t, i) = own.normal();
   }
   return lesson;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <xtape/framework/base/error.hpp>
+#include "common/flags.hpp"
 #include "common/utf8.hpp"
 
 namespace examples::char_lm {
@@ -36,12 +37,6 @@ void visit(auto& s, auto&& f) {
   f("threads", s.threads, "worker threads; does not change the result", CLI::Range(1, 1024));
 }
 
-const CLI::Validator a_number(
-    [](std::string& text) {
-      return text.find_first_of("nN") == std::string::npos ? "" : "Value " + text + " is no number";
-    },
-    "");
-
 /// The entry of a configuration, as a T.
 template <class T>
 T entry(const nlohmann::json& config, const std::string& key) {
@@ -60,7 +55,7 @@ void add_flags(CLI::App& app, Settings& settings) {
   visit(settings, [&]<class T>(const char* name, T& setting, const char* description, const CLI::Validator& allowed) {
     CLI::Option* option =
         app.add_option(std::string("--") + name, setting, description)->check(allowed)->capture_default_str();
-    if constexpr (std::is_same_v<T, double>) option->check(a_number);
+    if constexpr (std::is_same_v<T, double>) option->check(a_number());
   });
 }
 

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include <xtape/framework/base/error.hpp>
+#include <xtape/framework/base/hash.hpp>
 #include "common/progress.hpp"
 #include "common/utf8.hpp"
 
@@ -43,13 +44,6 @@ std::u32string code_points_of(const std::string& path, const std::string& bytes)
     throw xtape::Error(fmt::format("{}: {}; convert it, for instance with iconv -f ISO-8859-1 -t UTF-8 FILE > NEW_FILE",
                                    path, error.what()));
   }
-}
-
-/// FNV-1a (Fowler, Noll, Vo 1991), 64 bits.
-std::string fingerprint_of(const std::string& bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  return fmt::format("{:016x}", hash);
 }
 
 }  // namespace
@@ -90,7 +84,7 @@ std::vector<std::int32_t> Vocabulary::encode(const std::u32string& text, const s
 Text read_text(const std::string& path, std::size_t block_size) {
   const std::string bytes = bytes_of(path);
   const std::u32string characters = code_points_of(path, bytes);
-  Text text{Vocabulary(characters), {}, fingerprint_of(bytes)};
+  Text text{Vocabulary(characters), {}, fmt::format("{:016x}", xtape::fnv1a(bytes))};
   require(text.vocabulary.size() > 1, "the text {} holds nothing but {}: there is nothing to learn from one symbol",
           path, shown(characters.front()));
   require(characters.size() > block_size,

@@ -27,12 +27,6 @@ std::string text_of(const ordered_json& json) {
   }
 }
 
-void replace_file(const fs::path& path, const std::string& text) {
-  xtape::Replacement file(path);
-  file.write(text.data(), text.size());
-  file.finish();
-}
-
 /// Settings without the number of threads, the only one that does not matter.
 ordered_json without_threads(ordered_json config) {
   if (config.is_object()) config.erase("threads");
@@ -95,8 +89,8 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training)
                  folder_.string(), folder_.string());
   xtape::remove_checkpoints(folder_);
   fs::remove(folder_ / "model.safetensors", error);
-  replace_file(folder_ / "config.json", config);
-  replace_file(folder_ / "metrics.jsonl", "");
+  xtape::replace_file(folder_ / "config.json", config);
+  xtape::replace_file(folder_ / "metrics.jsonl", "");
   open_metrics();
 }
 
@@ -150,7 +144,7 @@ void RunFolder::cut_metrics(std::uint64_t step) {
     if (json.contains("seconds") && json["seconds"].is_number()) seconds_before_ = json["seconds"];
   }
   xtape::require(!file.bad(), "{} cannot be read", path.string());
-  replace_file(path, kept_lines);
+  xtape::replace_file(path, kept_lines);
 }
 
 void RunFolder::open_metrics() {

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/flags.hpp"
+
 namespace examples {
 namespace {
 
@@ -67,12 +69,6 @@ void visit(auto& s, auto&& f) {
   f("target", s.target, "stop after two evaluations with this exact match", CLI::Range(0.0, 1.0));
 }
 
-const CLI::Validator not_nan(
-    [](std::string& text) {
-      return text.find_first_of("nN") == std::string::npos ? "" : "Value " + text + " is no number";
-    },
-    "");
-
 }  // namespace
 
 Settings default_settings(const std::string& task) {
@@ -116,7 +112,7 @@ void add_flags(CLI::App& app, Settings& settings) {
           ->default_str(to_text(setting));
     } else {
       CLI::Option* option = app.add_option(flag, setting, description)->check(allowed)->capture_default_str();
-      if constexpr (std::is_same_v<T, double>) option->check(not_nan);
+      if constexpr (std::is_same_v<T, double>) option->check(a_number());
     }
   });
 }

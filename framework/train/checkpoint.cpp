@@ -14,6 +14,7 @@
 #include <iterator>
 #include <optional>
 
+#include <xtape/framework/base/hash.hpp>
 #include <xtape/framework/train/replacement.hpp>
 #include <xtape/framework/train/safetensors.hpp>
 
@@ -68,12 +69,6 @@ void flush_folder(const fs::path& folder) {
   const bool flushed = ::fsync(directory) == 0 || errno == EINVAL;  // some file systems have nothing to flush
   ::close(directory);
   if (!flushed) cannot("written", folder);
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  Replacement file(path, who);
-  file.write(text.data(), text.size());
-  file.finish();
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -135,12 +130,10 @@ void remove_unfinished(const fs::path& run) {
   }
 }
 
-/// Ties the three files together: a hash of the state (FNV-1a), which stands in the other two. Numbers of another run
+/// Ties the three files together: a hash of the state, which stands in the other two. Numbers of another run
 /// or step, or a state that was changed, do not get in.
 Metadata seal(std::uint64_t step, const std::string& state) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : state) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return {{"step", std::to_string(step)}, {"state", fmt::format("{:016x}", hash)}};
+  return {{"step", std::to_string(step)}, {"state", fmt::format("{:016x}", fnv1a(state))}};
 }
 
 /// The state of a checkpoint if its files are whole and belong together; throws Error with the reason otherwise.
@@ -230,11 +223,11 @@ void save_checkpoint(const fs::path& run, std::uint64_t step, const ParameterLis
     NewFolder folder(run / name);
     save_safetensors(folder.temporary() / model_file, model, seal(step, state));
     save_safetensors(folder.temporary() / optimizer_file, optimizer, seal(step, state));
-    write_text(folder.temporary() / state_file, state);
+    replace_file(folder.temporary() / state_file, state, who);
     folder.finish();
   }
-  if (options.best) write_text(run / best_so_far, name + "\n");
-  write_text(run / latest, name + "\n");
+  if (options.best) replace_file(run / best_so_far, name + "\n", who);
+  replace_file(run / latest, name + "\n", who);
 
   const std::string best = read_text(run / best_so_far).value_or("");
   std::size_t newer = 0;

@@ -52,4 +52,10 @@ void Replacement::check(bool ok) const {
   if (!ok) throw Error(fmt::format("{}{} cannot be written: {}", who_, path_.string(), std::strerror(errno)));
 }
 
+void replace_file(const std::filesystem::path& path, const std::string& text, const std::string& who) {
+  Replacement file(path, who);
+  file.write(text.data(), text.size());
+  file.finish();
+}
+
 }  // namespace xtape

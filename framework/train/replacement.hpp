@@ -28,4 +28,7 @@ class Replacement {
   bool done_ = false;
 };
 
+/// Writes a whole file in this way.
+void replace_file(const std::filesystem::path& path, const std::string& text, const std::string& who = "");
+
 }  // namespace xtape

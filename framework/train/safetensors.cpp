@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <xtape/framework/base/error.hpp>
+#include <xtape/framework/train/misfit.hpp>
 
 namespace xtape {
 
@@ -25,26 +26,23 @@ void load_safetensors(const std::filesystem::path& path, const ParameterList<T>&
     return std::any_of(list.begin(), list.end(),
                        [&](const auto& entry) { return entry.parameter.is(parameter) && file.contains(entry.name); });
   };
-  std::vector<std::string> missing, extra, misshapen;
+  Misfit misfit;
   for (const auto& [name, parameter] : list) {
     if (!file.contains(name)) {
-      if (!stored_under_another_name(parameter)) missing.push_back(name);
+      if (!stored_under_another_name(parameter)) misfit.missing.push_back(name);
       continue;
     }
     const auto& shape = file.shape(name);
     if (!std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end()))
-      misshapen.push_back(fmt::format("{} must be {}, got ({})", name, parameter.shape(), fmt::join(shape, ", ")));
+      misfit.misshapen.push_back(
+          fmt::format("{} must be {}, got ({})", name, parameter.shape(), fmt::join(shape, ", ")));
   }
   for (const std::string& name : file.names())
     if (std::none_of(list.begin(), list.end(), [&](const auto& entry) { return entry.name == name; }))
-      extra.push_back(name);
-  if (!options.strict) missing.clear(), extra.clear();
-  std::vector<std::string> faults;
-  if (!missing.empty()) faults.push_back(fmt::format("missing: {}", fmt::join(missing, ", ")));
-  if (!extra.empty()) faults.push_back(fmt::format("not in the model: {}", fmt::join(extra, ", ")));
-  if (!misshapen.empty()) faults.push_back(fmt::format("of another shape: {}", fmt::join(misshapen, ", ")));
-  require<FormatError>(faults.empty(), "[safetensors] {}: the file does not fit the model; {}", path.string(),
-                       fmt::join(faults, "; "));
+      misfit.extra.push_back(name);
+  if (!options.strict) misfit.missing.clear(), misfit.extra.clear();
+  const std::string faults = misfit.text();
+  require<FormatError>(faults.empty(), "[safetensors] {}: the file does not fit the model; {}", path.string(), faults);
 
   std::vector<std::pair<std::size_t, std::vector<T>>> values;  // all is read before anything is changed
   for (std::size_t i = 0; i < list.size(); ++i) {

@@ -23,7 +23,8 @@ struct LoadOptions {
 };
 /// Fills the parameters from a file of the same names and shapes; F64, F32, F16 and BF16 are converted. A parameter
 /// that is listed under several names needs only one of them in the file; if there are more, they must agree. All names
-/// that are missing, extra or of another shape stand in one FormatError, and then no parameter is changed.
+/// that are missing, extra or of another shape stand in one FormatError (of extra ones a hundred), and then no
+/// parameter is changed.
 template <class T>
 void load_safetensors(const std::filesystem::path& path, const ParameterList<T>& list, LoadOptions options = {});
 

@@ -10,12 +10,13 @@
 #include <utility>
 
 #include <xtape/framework/base/error.hpp>
+#include <xtape/framework/base/excerpt.hpp>
 
 namespace xtape {
 namespace {
 
 constexpr std::uint64_t length_bytes = 8, longest_header = 100'000'000;
-constexpr std::size_t most_extents = 64, longest_excerpt = 100;
+constexpr std::size_t most_extents = 64;
 
 struct Type {
   std::string name;
@@ -28,17 +29,6 @@ const std::array<Type, 22>& types() {
        {"U16", 16},        {"C64", 64},    {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
        {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}}};
   return table;
-}
-
-/// Text of a file in a sentence: a long one is cut, and a terminal's control characters are not passed on.
-std::string excerpt(std::string_view text) {
-  std::string result(text.substr(0, longest_excerpt));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  if (result.size() == text.size()) return result;
-  while (!result.empty() && (result.back() & 0xC0) == 0x80) result.pop_back();  // a character of UTF-8 is not cut
-  if (!result.empty() && (result.back() & 0x80) != 0) result.pop_back();
-  return result + "...";
 }
 
 /// Throws FormatError "[safetensors] file: reason".

@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include <xtape/framework/base/excerpt.hpp>
+#include <xtape/framework/train/misfit.hpp>
+
 namespace xtape {
 namespace {
 
@@ -87,25 +90,23 @@ Gpt2Options sizes_of(const SafetensorsFile& file, const std::string& prefix) {
 /// Throws unless the file holds these arrays in these shapes, and nothing else but masks of attention.
 void expect_layout(const SafetensorsFile& file, const fs::path& path, const std::vector<Entry>& entries,
                    const std::string& prefix) {
-  std::vector<std::string> missing, extra, misshapen, faults;
+  Misfit misfit;
   std::set<std::string> known;
   for (const Entry& entry : entries) {
     known.insert(entry.name);
     if (!file.contains(entry.name))
-      missing.push_back(entry.name);
+      misfit.missing.push_back(entry.name);
     else if (file.shape(entry.name) != entry.shape)
-      misshapen.push_back(fmt::format("{} must be ({}), got ({})", entry.name, fmt::join(entry.shape, ", "),
-                                      fmt::join(file.shape(entry.name), ", ")));
+      misfit.misshapen.push_back(fmt::format("{} must be ({}), got ({})", entry.name, fmt::join(entry.shape, ", "),
+                                             fmt::join(file.shape(entry.name), ", ")));
   }
   for (const std::string& name : file.names()) {
     const bool mask =
         name.starts_with(prefix + "h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
-    if (!known.contains(name) && !mask) extra.push_back(name);
+    if (!known.contains(name) && !mask) misfit.extra.push_back(name);
   }
-  if (!missing.empty()) faults.push_back(fmt::format("missing: {}", fmt::join(missing, ", ")));
-  if (!extra.empty()) faults.push_back(fmt::format("not in the model: {}", fmt::join(extra, ", ")));
-  if (!misshapen.empty()) faults.push_back(fmt::format("of another shape: {}", fmt::join(misshapen, ", ")));
-  expect(faults.empty(), path, "the file does not hold GPT-2's weights; {}", fmt::join(faults, "; "));
+  const std::string faults = misfit.text();
+  expect(faults.empty(), path, "the file does not hold GPT-2's weights; {}", faults);
 }
 
 /// config.json of the file's folder, an empty object if there is none. Throws if it tells of another model.
@@ -118,7 +119,7 @@ Json config_beside(const fs::path& path, std::size_t layers) {
   const auto one_of = [&](const char* key, const std::vector<Json>& right) {
     if (const auto found = config.find(key); found != config.end())
       expect(std::count(right.begin(), right.end(), *found) > 0, config_path, "{} must be {} for this model, got {}",
-             key, right.front().dump(), found->dump());
+             key, right.front().dump(), excerpt(found->dump()));
   };
   one_of("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   one_of("layer_norm_epsilon", {1e-5});
@@ -132,8 +133,9 @@ Json config_beside(const fs::path& path, std::size_t layers) {
 std::size_t heads_of(const SafetensorsFile& file, const fs::path& path, const Json& config, std::size_t asked) {
   std::set<std::string> said;
   if (asked > 0) said.insert(std::to_string(asked));
-  if (const auto found = file.metadata().find("n_head"); found != file.metadata().end()) said.insert(found->second);
-  if (config.contains("n_head")) said.insert(config["n_head"].dump());
+  if (const auto found = file.metadata().find("n_head"); found != file.metadata().end())
+    said.insert(excerpt(found->second));
+  if (config.contains("n_head")) said.insert(excerpt(config["n_head"].dump()));
   expect(!said.empty(), path,
          "the number of heads stands neither in the metadata nor in a config.json beside the file (n_head), so it has "
          "to be given");

@@ -6,7 +6,7 @@ build=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$build/fuzz/objects" "$build/fuzz/found"
 flags=(-std=c++20 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all "-I$build/include")
-sources=(tests/fuzz/*.cpp framework/base/{float16,layer_name,shape}.cpp
+sources=(tests/fuzz/*.cpp framework/base/{excerpt,float16,layer_name,shape}.cpp
   framework/train/{mapped_file,replacement,safetensors_elements,safetensors_file,safetensors_header}.cpp)
 objects=()
 for source in "${sources[@]}"; do
