@@ -1,87 +1,103 @@
 #include <xtape/framework/kernels/gemm.hpp>
 
-#include <xtensor-blas/xblas.hpp>
-
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
+#include <xtape/framework/base/error.hpp>
 #include <xtape/framework/base/parallel.hpp>
-
-// Of OpenBLAS alone; absent from other BLAS libraries.
-extern "C" {
-[[gnu::weak]] void openblas_set_num_threads(int);
-[[gnu::weak]] int openblas_get_parallel(void);
-}
+#include <xtape/framework/kernels/gemm_product.hpp>
 
 namespace xtape::kernels {
 namespace {
 
-/// Threads are ours: two pools of them would fight for the processors. In its OpenMP build OpenBLAS is serial inside
-/// our parallel loops by itself, and openblas_set_num_threads would change OpenMP's own setting, so it is left alone
-/// there.
-void keep_blas_on_one_thread() {
-  constexpr int built_with_pthreads = 1;
-  static const bool done = [] {
-    if (openblas_get_parallel && openblas_set_num_threads && openblas_get_parallel() == built_with_pthreads)
-      openblas_set_num_threads(1);
-    return true;
-  }();
-  static_cast<void>(done);
+template <class T>
+using Code = void (*)(const Product<T>&);
+
+template <class T>
+constexpr Code<T> code_of(GemmCode code) {
+#ifdef XTAPE_X86_GEMM
+  if (code == GemmCode::avx2) return multiply_avx2;
+  if (code == GemmCode::avx512) return multiply_avx512;
+#endif
+  return code == GemmCode::blas ? Code<T>(multiply_blas) : nullptr;
 }
 
-int blas_int(std::size_t n) { return static_cast<int>(std::max<std::size_t>(n, 1)); }
+GemmCode best_code() {
+  for (GemmCode code : {GemmCode::avx512, GemmCode::avx2})
+    if (can_run(code)) return code;
+  return GemmCode::blas;
+}
+
+std::atomic<GemmCode> current_code = best_code();
+
+/// C = beta C, or the bias in every row, or 0.
+template <class T>
+void start(std::size_t m, std::size_t n, T beta, T* c, std::size_t ldc, const T* bias) {
+  for (std::size_t i = 0; i < m; ++i)
+    for (std::size_t j = 0; j < n; ++j)
+      c[i * ldc + j] = beta != T(0) ? beta * c[i * ldc + j] : bias != nullptr ? bias[j] : T(0);
+}
 
 }  // namespace
 
+bool can_run(GemmCode code) {
+#ifdef XTAPE_X86_GEMM
+  if (code == GemmCode::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (code == GemmCode::avx512) return __builtin_cpu_supports("avx512f");
+#endif
+  return code == GemmCode::automatic || code == GemmCode::blas;
+}
+
+void use_gemm_code(GemmCode code) {
+  require(can_run(code), "[use_gemm_code] this processor cannot run the code that was asked for");
+  current_code = code == GemmCode::automatic ? best_code() : code;
+}
+
 template <class T>
 void gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
+          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc, const T* bias) {
   if (m == 0 || n == 0) return;
-  if (k == 0) {
-    for (std::size_t i = 0; i < m; ++i)
-      for (std::size_t j = 0; j < n; ++j) c[i * ldc + j] = beta == T(0) ? T(0) : beta * c[i * ldc + j];
-    return;
-  }
-  keep_blas_on_one_thread();
-  const auto flag = [](Transpose t) { return t == Transpose::yes ? cxxblas::Trans : cxxblas::NoTrans; };
-  if (m == 1) {  // c = op(B)^T a: several times faster than a product with one row
-    const bool transposed = transpose_b == Transpose::yes;
-    if (beta == T(0)) std::fill_n(c, n, T(0));  // some versions of BLAS scale what stands there, were it NaN
-    cxxblas::gemv<int>(cxxblas::RowMajor, transposed ? cxxblas::NoTrans : cxxblas::Trans, blas_int(transposed ? n : k),
-                       blas_int(transposed ? k : n), alpha, b, blas_int(ldb), a,
-                       transpose_a == Transpose::yes ? blas_int(lda) : 1, beta, c, 1);
-    return;
-  }
-  cxxblas::gemm<int>(cxxblas::RowMajor, flag(transpose_a), flag(transpose_b), blas_int(m), blas_int(n), blas_int(k),
-                     alpha, a, blas_int(lda), b, blas_int(ldb), beta, c, blas_int(ldc));
+  const bool clears = beta == T(0), adds = !clears && k > 0;
+  if (k == 0 || (!clears && beta != T(1))) start(m, n, beta, c, ldc, bias);
+  if (k == 0) return;
+  code_of<T>(current_code.load(std::memory_order_relaxed))(
+      {transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, adds, clears ? bias : nullptr});
 }
 
 template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-                   const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc) {
-  // A piece is worth its hand-over to another thread from about a million multiply-adds on; 16 pieces balance well.
-  constexpr std::size_t work_per_piece = std::size_t{1} << 20, most_pieces = 16, granule = 16;
-  if (m == 0 || n == 0) return;
-  const bool cut_rows = m >= n;
-  const std::size_t extent = cut_rows ? m : n;
-  const std::size_t pieces = std::clamp<std::size_t>(m * n * k / work_per_piece, 1, most_pieces);
-  const std::size_t chunk = (((extent + pieces - 1) / pieces + granule - 1) / granule) * granule;
-  parallel_chunks(extent, chunk, [&](std::size_t begin, std::size_t end) {
-    if (cut_rows)
-      gemm(transpose_a, transpose_b, end - begin, n, k, alpha,
-           transpose_a == Transpose::yes ? a + begin : a + begin * lda, lda, b, ldb, beta, c + begin * ldc, ldc);
-    else
-      gemm(transpose_a, transpose_b, m, end - begin, k, alpha, a, lda,
-           transpose_b == Transpose::yes ? b + begin * ldb : b + begin, ldb, beta, c + begin, ldc);
+                   const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
+                   const T* bias) {
+  // A piece is worth its hand-over to another thread from about a million multiply-adds on. It packs its own part of A
+  // and B, which is least work if it is about as wide as high. Eight pieces balance well; many processors want more.
+  constexpr std::size_t work_per_piece = std::size_t{1} << 20, most_work_per_piece = std::size_t{1} << 27;
+  constexpr std::size_t granule = 32;
+  const std::size_t work = m * n * k;
+  const std::size_t most_pieces = std::max<std::size_t>(8, work / most_work_per_piece);
+  const std::size_t pieces = std::bit_floor(std::clamp<std::size_t>(work / work_per_piece, 1, most_pieces));
+  std::size_t rows = m, columns = n;
+  for (std::size_t cut = 1; cut < pieces; cut *= 2) {
+    std::size_t& longer = rows >= columns ? rows : columns;
+    longer = (longer / 2 + granule - 1) / granule * granule;
+  }
+  if (rows == 0 || columns == 0) return;
+  const std::size_t across = (n + columns - 1) / columns, down = (m + rows - 1) / rows;
+  parallel_for(across * down, [&](std::size_t piece, std::size_t) {
+    const std::size_t i = piece / across * rows, j = piece % across * columns;
+    gemm(transpose_a, transpose_b, std::min(rows, m - i), std::min(columns, n - j), k, alpha,
+         transpose_a == Transpose::yes ? a + i : a + i * lda, lda, transpose_b == Transpose::yes ? b + j * ldb : b + j,
+         ldb, beta, c + i * ldc + j, ldc, bias == nullptr ? nullptr : bias + j);
   });
 }
 
 template void gemm(Transpose, Transpose, std::size_t, std::size_t, std::size_t, float, const float*, std::size_t,
-                   const float*, std::size_t, float, float*, std::size_t);
+                   const float*, std::size_t, float, float*, std::size_t, const float*);
 template void gemm(Transpose, Transpose, std::size_t, std::size_t, std::size_t, double, const double*, std::size_t,
-                   const double*, std::size_t, double, double*, std::size_t);
+                   const double*, std::size_t, double, double*, std::size_t, const double*);
 template void parallel_gemm(Transpose, Transpose, std::size_t, std::size_t, std::size_t, float, const float*,
-                            std::size_t, const float*, std::size_t, float, float*, std::size_t);
+                            std::size_t, const float*, std::size_t, float, float*, std::size_t, const float*);
 template void parallel_gemm(Transpose, Transpose, std::size_t, std::size_t, std::size_t, double, const double*,
-                            std::size_t, const double*, std::size_t, double, double*, std::size_t);
+                            std::size_t, const double*, std::size_t, double, double*, std::size_t, const double*);
 
 }  // namespace xtape::kernels

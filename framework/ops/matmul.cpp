@@ -42,14 +42,20 @@ Products plan_products(const Shape& a, const Shape& b, Shape& result) {
   return plan;
 }
 
-/// f(i, product) for every product, where product is gemm or parallel_gemm: many products run beside each other, a
+// A product on all threads, and on one.
+template <class T>
+constexpr auto divided = [](auto... arguments) { kernels::parallel_gemm<T>(arguments...); };
+template <class T>
+constexpr auto whole = [](auto... arguments) { kernels::gemm<T>(arguments...); };
+
+/// f(i, product) for every product, where product is divided or whole: many products run beside each other, a
 /// single one is divided.
 template <class T, class F>
 void for_each_product(const Products& plan, F&& f) {
   if (plan.count == 1)
-    f(std::size_t{0}, kernels::parallel_gemm<T>);
+    f(std::size_t{0}, divided<T>);
   else
-    parallel_for(plan.count, [&](std::size_t i, std::size_t) { f(i, kernels::gemm<T>); });
+    parallel_for(plan.count, [&](std::size_t i, std::size_t) { f(i, whole<T>); });
 }
 
 /// A gradient whose operand was repeated takes its products one after another, in order.
@@ -61,7 +67,7 @@ void for_each_gradient(const Products& plan, Var<T> x, std::size_t matrix, F&& f
         plan, [&, dx = dx, beta = accumulate ? T(1) : T(0)](std::size_t i, auto product) { f(i, product, dx, beta); });
   } else {
     if (!accumulate) std::fill_n(dx, x.size(), T(0));
-    for (std::size_t i = 0; i < plan.count; ++i) f(i, kernels::parallel_gemm<T>, dx, T(1));
+    for (std::size_t i = 0; i < plan.count; ++i) f(i, divided<T>, dx, T(1));
   }
 }
 
