@@ -1,7 +1,6 @@
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/binary.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
-#include <xtape/framework/kernels/reduce.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 #include <algorithm>
@@ -121,51 +120,7 @@ Var<T> matmul(Var<T> a, Operand<T> right) {
   return reshape(y, shape);
 }
 
-template <class T>
-Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
-  Tape<T>& tape = x.tape("linear");
-  const Var<T> w = weight.on(tape), b = bias ? bias->on(tape) : Var<T>();
-  tape_of("linear", x, w, bias ? b : x);
-  const Shape sx = x.shape(), sw = w.shape();
-  require<ShapeError>(sw.rank() == 2, "[linear] weight must be (out, in), got {}", sw);
-  require<ShapeError>(sx.rank() > 0 && sx.back() == sw[1], "[linear] x must be (..., {}) to match weight {}, got {}",
-                      sw[1], sw, sx);
-  if (bias)
-    require<ShapeError>(b.shape() == Shape{sw[0]}, "[linear] bias must be ({},) to match weight {}, got {}", sw[0], sw,
-                        b.shape());
-  const bool has_bias = bias.has_value();
-  const std::size_t rows = sx.rows(), in = sw[1], out = sw[0];
-  const kernels::Reduction columns{{1, 1, 1, rows, out}};
-  Var<T> y =
-      has_bias ? tape.output("linear", sx.with_back(out), x, w, b) : tape.output("linear", sx.with_back(out), x, w);
-  if (has_bias) kernels::sum_backward(columns, b.data(), y.data(), T(1), false);  // y = bias, on every row
-  kernels::parallel_gemm(Transpose::no, Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(), in,
-                         has_bias ? T(1) : T(0), y.data(), out);
-  tape.on_backward(y, [=] {
-    Tape<T>& t = y.tape();
-    const T* dy = t.slot(y).data;
-    const auto beta = [](bool accumulate) { return accumulate ? T(1) : T(0); };
-    if (x.requires_grad()) {  // dx = dy weight
-      const auto [dx, accumulate] = t.slot(x);
-      kernels::parallel_gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, w.data(), in, beta(accumulate),
-                             dx, in);
-    }
-    if (w.requires_grad()) {  // dweight = dy^T x
-      const auto [dw, accumulate] = t.slot(w);
-      kernels::parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in,
-                             beta(accumulate), dw, in);
-    }
-    if (has_bias && b.requires_grad()) {  // dbias = column sums of dy
-      const auto [db, accumulate] = t.slot(b);
-      kernels::sum_forward(columns, dy, db, T(1), accumulate);
-    }
-  });
-  return y;
-}
-
 template Var<float> matmul(Var<float>, Operand<float>);
 template Var<double> matmul(Var<double>, Operand<double>);
-template Var<float> linear(Var<float>, Operand<float>, OptionalOperand<float>);
-template Var<double> linear(Var<double>, Operand<double>, OptionalOperand<double>);
 
 }  // namespace xtape

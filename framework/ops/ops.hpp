@@ -156,6 +156,9 @@ Var<T> cumsum(Var<T> x, int axis);
 /// column that leave no axis behind (numpy.matmul).
 template <class T>
 Var<T> matmul(Var<T> a, Operand<T> b);
+
+// ---- linear.cpp
+
 /// x (..., in), weight (out, in), bias (out,) -> x weight^T + bias (..., out).
 template <class T>
 Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias = {});
