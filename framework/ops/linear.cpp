@@ -21,9 +21,8 @@ Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
   const kernels::Reduction columns{{1, 1, 1, rows, out}};
   Var<T> y =
       has_bias ? tape.output("linear", sx.with_back(out), x, w, b) : tape.output("linear", sx.with_back(out), x, w);
-  if (has_bias) kernels::sum_backward(columns, b.data(), y.data(), T(1), false);  // y = bias, on every row
   kernels::parallel_gemm(kernels::Transpose::no, kernels::Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(),
-                         in, has_bias ? T(1) : T(0), y.data(), out);
+                         in, T(0), y.data(), out, has_bias ? b.data() : nullptr);
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
     const T* dy = t.slot(y).data;
