@@ -126,7 +126,8 @@ TYPED_TEST(Gemm, BlasAgreesToRounding) {
   for_each_case<TypeParam>([&](const Case<TypeParam>& c) {
     const auto expected = c.expected(), computed = c.computed(true);
     for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(computed[i], expected[i], two_paths<TypeParam> * std::max(1.0, std::sqrt(static_cast<double>(c.k))))
+      ASSERT_NEAR(computed[i], expected[i],
+                  tolerance::two_paths<TypeParam> * std::max(1.0, std::sqrt(static_cast<double>(c.k))))
           << c.text();
   });
 }
