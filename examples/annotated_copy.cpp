@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <xtensor/xview.hpp>
 
 #include <xtape/xtape.hpp>
+#include "common/flags.hpp"
 #include "common/progress.hpp"
 
 namespace {
@@ -114,16 +114,15 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 0;
   double label_smoothing = 0;
   int threads = xtape::threads();
-  CLI::App app(
+  Flags flags(
       "Trains the encoder-decoder of The Annotated Transformer to copy. Exit code: 0 if it then copies the "
       "numbers 0 to 9 exactly, 2 if not.",
       "annotated_copy");
-  app.add_option("--seed", seed, "of weights, data and dropout")->check(CLI::Range(0, 1'000'000'000));
-  app.add_option("--label_smoothing", label_smoothing, "the tutorial's first example has none")
-      ->check(CLI::Range(0.0, 0.9));
-  app.add_option("--threads", threads, "worker threads; does not change the result")->check(CLI::Range(1, 1024));
-  for (CLI::Option* option : app.get_options()) option->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--seed", seed, "of weights, data and dropout", {.allowed = Range{0, 1'000'000'000}});
+  flags.add("--label_smoothing", label_smoothing, "the tutorial's first example has none",
+            {.allowed = Range{0.0, 0.9}});
+  flags.add("--threads", threads, "worker threads; does not change the result", {.allowed = Range{1, 1024}});
+  if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
   set_threads(threads);
   return run(seed, label_smoothing);
 }

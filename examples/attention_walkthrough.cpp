@@ -2,10 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
-
 #include "attention_walkthrough/chapters.hpp"
 #include "attention_walkthrough/page.hpp"
+#include "common/flags.hpp"
 #include "common/utf8.hpp"
 
 namespace {
@@ -20,19 +19,17 @@ struct Settings {
   std::uint64_t seed = 0;
 };
 
-void add_flags(CLI::App& app, Settings& s) {
-  app.add_option("text", s.text, "UTF-8, each character a token; at most 40");
-  app.add_option("--width", s.width, "of a token's vector, a multiple of --heads")->check(CLI::Range(1, 128));
-  app.add_option("--heads", s.heads, "attention heads")->check(CLI::Range(1, 128));
-  app.add_option("--mask", s.mask, "causal: no token sees a later one")->check(CLI::IsMember({"causal", "none"}));
-  app.add_option(
-         "--steps", s.steps,
-         "one chapter of the text's walk-through, or one of three that were computed with NumPy: five, batched, "
-         "seven")
-      ->check(CLI::IsMember({"all", "forward", "backward", "costs", "mistakes", "five", "batched", "seven"}));
-  app.add_option("--data", s.data, "folder of those three, by default examples/data");
-  app.add_option("--seed", s.seed, "of all random numbers")->check(CLI::Range(0, 1'000'000'000));
-  for (CLI::Option* option : app.get_options()) option->capture_default_str();
+void add_flags(Flags& flags, Settings& s) {
+  flags.add("text", s.text, "UTF-8, each character a token; at most 40");
+  flags.add("--width", s.width, "of a token's vector, a multiple of --heads", {.allowed = Range{1, 128}});
+  flags.add("--heads", s.heads, "attention heads", {.allowed = Range{1, 128}});
+  flags.add("--mask", s.mask, "causal: no token sees a later one", {.allowed = OneOf{{"causal", "none"}}});
+  flags.add("--steps", s.steps,
+            "one chapter of the text's walk-through, or one of three that were computed with NumPy: five, batched, "
+            "seven",
+            {.allowed = OneOf{{"all", "forward", "backward", "costs", "mistakes", "five", "batched", "seven"}}});
+  flags.add("--data", s.data, "folder of those three, by default examples/data");
+  flags.add("--seed", s.seed, "of all random numbers", {.allowed = Range{0, 1'000'000'000}});
 }
 
 /// Blanks shown as a sign that can be seen.
@@ -72,14 +69,12 @@ bool run(const Settings& s) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Walks through multi-head attention step by step, forward and backward, with all numbers.",
-               "attention_walkthrough");
-  add_flags(app, settings);
+  Flags flags("Walks through multi-head attention step by step, forward and backward, with all numbers.",
+              "attention_walkthrough");
+  add_flags(flags, settings);
   try {
-    app.parse(argc, argv);
+    if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
     return run(settings) ? 0 : 2;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "attention_walkthrough: {}\n", error.what());
     return 1;

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 
@@ -96,13 +98,12 @@ int run_sample(const Command& command) {
   return 0;
 }
 
-void require_no_training_flags(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
-    const bool free = name == "--sample" || name == "--out" || name == "--seed" || name == "--threads" ||
-                      !option->get_needs().empty();  // those that need --sample
-    require(option->count() == 0 || free, "{} says how to train, which --sample does not do", name);
-  }
+void require_no_training_flags(const Flags& flags) {
+  constexpr std::array allowed = {"--sample",      "--out",   "--seed",  "--threads",        "--prompt",
+                                  "--temperature", "--top_k", "--top_p", "--max_new_tokens", "--checkpoint"};
+  for (const std::string& name : flags.given())
+    require(std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
+            "{} says how to train, which --sample does not do", name);
 }
 
 constexpr const char* description =
@@ -116,31 +117,26 @@ constexpr const char* description =
 
 int read_and_run(int argc, char** argv) {
   Command command;
-  CLI::App app(description, "char_lm");
-  app.add_option("--text", command.text, "UTF-8 file to learn; its last 10 % are for validation");
-  add_flags(app, command.settings);
-  add_run_flags(app, command.run);
-  CLI::Option* sample = app.add_flag("--sample", command.sample, "write text with the model in --out");
-  const auto sampling = [&](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str()->needs(sample);
+  Flags flags(description, "char_lm");
+  flags.add("--text", command.text, "UTF-8 file to learn; its last 10 % are for validation");
+  add_flags(flags, command.settings);
+  add_run_flags(flags, command.run);
+  flags.add_switch("--sample", command.sample, "write text with the model in --out");
+  const auto sampling = [&](const char* name, auto& value, const char* help, const Allowed& allowed) {
+    flags.add(name, value, help, {.allowed = allowed, .needs = "--sample"});
   };
-  sampling("--prompt", command.prompt, "text to continue; empty: a new line");
-  sampling("--temperature", command.sampling.sampling.temperature, "of the softmax; 0: the most probable character")
-      ->check(CLI::Range(0.0, 100.0));
-  sampling("--top_k", command.sampling.sampling.top_k, "among so many most probable characters; 0: all");
-  sampling("--top_p", command.sampling.sampling.top_p, "among the fewest that reach this probability")
-      ->check(CLI::Range(1e-9, 1.0));
-  sampling("--max_new_tokens", command.sampling.max_new_tokens, "characters to write");
-  sampling("--checkpoint", command.checkpoint, "latest or best, by validation loss")
-      ->check(CLI::IsMember({"latest", "best"}));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
-  }
-  check_run_flags(app, command.run);
-  if (app.count("--threads") > 0) command.threads = command.settings.threads;
-  if (command.sample) require_no_training_flags(app);
+  SampleOptions& options = command.sampling;
+  sampling("--prompt", command.prompt, "text to continue; empty: a new line", Anything{});
+  sampling("--temperature", options.sampling.temperature, "of the softmax; 0: the most probable character",
+           Range{0.0, 100.0});
+  sampling("--top_k", options.sampling.top_k, "among so many most probable characters; 0: all", Anything{});
+  sampling("--top_p", options.sampling.top_p, "among the fewest that reach this probability", Range{1e-9, 1.0});
+  sampling("--max_new_tokens", options.max_new_tokens, "characters to write", Anything{});
+  sampling("--checkpoint", command.checkpoint, "latest or best, by validation loss", OneOf{{"latest", "best"}});
+  if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
+  check_run_flags(flags, command.run);
+  if (flags.given("--threads")) command.threads = command.settings.threads;
+  if (command.sample) require_no_training_flags(flags);
   return command.sample ? run_sample(command) : run_training(command);
 }
 

@@ -47,33 +47,27 @@ constexpr const char* description =
 int read_and_run(int argc, char** argv) {
   std::string task_name, config_path;
   RunOptions options;
-  const auto add_choice = [&](CLI::App& app) {
-    app.add_option("--task", task_name, fmt::format("{}", fmt::join(task_names, ", ")))->capture_default_str();
-    app.add_option("--config", config_path, "config.json of an earlier run: what it says becomes the default");
-    add_run_flags(app, options);
+  const auto add_choice = [&](Flags& flags) {
+    flags.add("--task", task_name, fmt::format("{}", fmt::join(task_names, ", ")));
+    flags.add("--config", config_path, "config.json of an earlier run: what it says becomes the default");
+    add_run_flags(flags, options);
   };
-  CLI::App choice;
+  Flags choice("", "copy_task");
   add_choice(choice);
-  choice.set_help_flag();
-  choice.allow_extras();
-  choice.parse(argc, argv);
-  if (choice.count("--task") + choice.count("--config") > 0) check_run_flags(choice, options);
+  choice.parse_known(argc, argv);
+  if (choice.given("--task") || choice.given("--config")) check_run_flags(choice, options);
   auto config = nlohmann::json::object();
   if (!config_path.empty()) config = read_config(config_path);
   if (!options.resume.empty()) config = resumed_config(options.resume);
   if (task_name.empty()) task_name = config.value("task", "copy");
 
   Settings settings = default_settings(task_name);
-  CLI::App app(description, "copy_task");
-  add_choice(app);
-  add_flags(app, settings);
-  apply_config(app, settings, config, options.resume.empty() ? config_path : options.resume);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
-  }
-  check_run_flags(app, options);
+  Flags flags(description, "copy_task");
+  add_choice(flags);
+  add_flags(flags, settings);
+  apply_config(flags, settings, config, options.resume.empty() ? config_path : options.resume);
+  if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
+  check_run_flags(flags, options);
   return run(settings, options);
 }
 

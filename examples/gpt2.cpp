@@ -2,16 +2,17 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/layers/generate.hpp>
 #include <xtape/layers/pretrained/gpt2.hpp>
+#include "common/flags.hpp"
 
 namespace {
 
 using namespace xtape;
+using namespace examples;
 
 constexpr const char* description =
     R"(Continues tokens with a model in GPT-2's architecture. Tokens are numbers, here and in what is printed; in Python
@@ -27,16 +28,16 @@ struct Settings {
   int threads = xtape::threads();
 };
 
-void add_flags(CLI::App& app, Settings& s) {
-  app.add_option("model", s.model, "model.safetensors, or a folder with it and its config.json")->required();
-  app.add_option("tokens", s.tokens, "what is continued, for instance 15496 11 616 1438 318")->required();
-  app.add_option("--heads", s.heads, "if neither the file nor a config.json beside it says n_head");
-  app.add_option("--max_new_tokens", s.new_tokens, "how many tokens are added")->capture_default_str();
-  app.add_option("--temperature", s.temperature, "0: the most probable token")->capture_default_str();
-  app.add_option("--top_k", s.top_k, "draws among the k most probable tokens; 0: all")->capture_default_str();
-  app.add_option("--top_p", s.top_p, "draws among the fewest tokens of this probability")->capture_default_str();
-  app.add_option("--seed", s.seed, "of all random numbers")->capture_default_str();
-  app.add_option("--threads", s.threads, "of the computation")->capture_default_str()->check(CLI::Range(1, 1024));
+void add_flags(Flags& flags, Settings& s) {
+  flags.add("model", s.model, "model.safetensors, or a folder with it and its config.json", {.required = true});
+  flags.add("tokens", s.tokens, "what is continued, for instance 15496 11 616 1438 318", {.required = true});
+  flags.add("--heads", s.heads, "if neither the file nor a config.json beside it says n_head", {.show_default = false});
+  flags.add("--max_new_tokens", s.new_tokens, "how many tokens are added");
+  flags.add("--temperature", s.temperature, "0: the most probable token");
+  flags.add("--top_k", s.top_k, "draws among the k most probable tokens; 0: all");
+  flags.add("--top_p", s.top_p, "draws among the fewest tokens of this probability");
+  flags.add("--seed", s.seed, "of all random numbers");
+  flags.add("--threads", s.threads, "of the computation", {.allowed = Range{1, 1024}});
 }
 
 void run(const Settings& s) {
@@ -64,14 +65,12 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app(description, "gpt2");
-  add_flags(app, settings);
+  Flags flags(description, "gpt2");
+  add_flags(flags, settings);
   try {
-    app.parse(argc, argv);
+    if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
     run(settings);
     return 0;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     fmt::print(stderr, "gpt2: {}\n", error.what());

@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <mutex>
 #include <sstream>
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/train/replacement.hpp>
+#include "common/flags.hpp"
 #include "common/progress.hpp"
 #include "gradient_check/outcome.hpp"
 
@@ -31,23 +31,17 @@ std::vector<std::string> fault_names() {
   return names;
 }
 
-void add_flags(CLI::App& app, Settings& s) {
-  app.add_flag("--list", s.list, "print the names of all entries and check nothing");
-  app.add_option("--only", s.only,
-                 "check the entries of this name alone; 'attention*' is a pattern, and there may be several");
-  app.add_option("--json", s.json, "write all reports to this file");
-  app.add_option("--seed", s.check.seed, "of inputs, parameters and projections")
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--samples", s.check.samples, "elements of a tensor that are checked; by default all of small tensors")
-      ->check(CLI::Range(1, 1'000'000'000));
-  app.add_option("--threads", s.threads, "entries at a time; does not change the result")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--break", s.check.broken_op, "plant a fault into the backward of this op, wherever it is used");
-  app.add_option("--fault", s.fault, "the fault of --break")
-      ->check(CLI::IsMember(fault_names()))
-      ->capture_default_str();
+void add_flags(Flags& flags, Settings& s) {
+  flags.add_switch("--list", s.list, "print the names of all entries and check nothing");
+  flags.add("--only", s.only,
+            "check the entries of this name alone; 'attention*' is a pattern, and there may be several");
+  flags.add("--json", s.json, "write all reports to this file");
+  flags.add("--seed", s.check.seed, "of inputs, parameters and projections", {.allowed = Range{0, 1'000'000'000}});
+  flags.add("--samples", s.check.samples, "elements of a tensor that are checked; by default all of small tensors",
+            {.allowed = Range{1, 1'000'000'000}, .show_default = false});
+  flags.add("--threads", s.threads, "entries at a time; does not change the result", {.allowed = Range{1, 1024}});
+  flags.add("--break", s.check.broken_op, "plant a fault into the backward of this op, wherever it is used");
+  flags.add("--fault", s.fault, "the fault of --break", {.allowed = OneOf{fault_names()}});
 }
 
 /// How many letters have to be changed, added or left out (Levenshtein 1966), large and small ones alike.
@@ -193,16 +187,14 @@ int run(const Settings& s) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app(
+  Flags flags(
       "Checks the gradients of every op, layer and model against finite differences. Exit code 1 if one is wrong.",
       "gradient_check");
-  add_flags(app, settings);
+  add_flags(flags, settings);
   try {
-    app.parse(argc, argv);
+    if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
     settings.check.fault = *fault_named(settings.fault);
     return run(settings);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     fmt::print(stderr, "gradient_check: {}\n", error.what());

@@ -50,17 +50,13 @@ letter before it, and the second looks for the place where the last letter is wr
 
 int main(int argc, char** argv) {
   Settings settings = default_settings("induction");  // attention only
-  CLI::App app("Shows that two layers of attention learn to continue a repetition, and that one layer cannot.",
-               "induction_heads");
-  app.add_option("--seed", settings.seed, "of weights and data")->check(CLI::Range(0, 1'000'000'000));
-  app.add_option("--threads", settings.threads, "worker threads; does not change the result")
-      ->check(CLI::Range(1, 1024));
-  for (CLI::Option* option : app.get_options()) option->capture_default_str();
+  Flags flags("Shows that two layers of attention learn to continue a repetition, and that one layer cannot.",
+              "induction_heads");
+  flags.add("--seed", settings.seed, "of weights and data", {.allowed = Range{0, 1'000'000'000}});
+  flags.add("--threads", settings.threads, "worker threads; does not change the result", {.allowed = Range{1, 1024}});
   try {
-    app.parse(argc, argv);
+    if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
     return run(settings);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "induction_heads: {}\n", error.what());
     return 1;

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <xtape/framework/base/error.hpp>
-#include "common/flags.hpp"
 #include "common/utf8.hpp"
 
 namespace examples::char_lm {
@@ -16,25 +15,25 @@ namespace {
 
 /// Calls f(name, setting, description, what is allowed) for every setting.
 void visit(auto& s, auto&& f) {
-  f("n_layer", s.n_layer, "transformer blocks", CLI::Range(1, 128));
-  f("n_head", s.n_head, "attention heads", CLI::Range(1, 512));
-  f("n_embd", s.n_embd, "width of the model, a multiple of --n_head", CLI::Range(1, 8192));
-  f("block_size", s.block_size, "characters that the model sees at most", CLI::Range(1, 16'384));
-  f("dropout", s.dropout, "probability", CLI::Range(0.0, 0.99));
-  f("bias", s.bias, "of linear layers and norms: true or false", CLI::Validator());
-  f("batch_size", s.batch_size, "windows of block_size characters a micro-batch", CLI::Range(1, 65'536));
-  f("gradient_accumulation_steps", s.gradient_accumulation_steps, "micro-batches a step", CLI::Range(1, 65'536));
-  f("max_iters", s.max_iters, "training steps", CLI::Range(1, 10'000'000));
-  f("eval_interval", s.eval_interval, "steps from one evaluation to the next", CLI::Range(1, 10'000'000));
-  f("learning_rate", s.learning_rate, "at its peak", CLI::Range(0.0, 10.0));
-  f("min_lr", s.min_lr, "learning rate at the end of half a cosine", CLI::Range(0.0, 10.0));
-  f("warmup_iters", s.warmup_iters, "steps in which the rate rises to its peak", CLI::Range(0, 10'000'000));
-  f("weight_decay", s.weight_decay, "of matrices and embeddings, not of biases and gains", CLI::Range(0.0, 10.0));
-  f("beta1", s.beta1, "of AdamW: share of the old in the average of gradients", CLI::Range(0.0, 0.999999));
-  f("beta2", s.beta2, "of AdamW: the same for their squares", CLI::Range(0.0, 0.999999));
-  f("grad_clip", s.grad_clip, "greatest norm of the gradients; 0: no clipping", CLI::Range(0.0, 1e9));
-  f("seed", s.seed, "of weights, windows, dropout and samples", CLI::Range(0, 1'000'000'000));
-  f("threads", s.threads, "worker threads; does not change the result", CLI::Range(1, 1024));
+  f("n_layer", s.n_layer, "transformer blocks", Range{1, 128});
+  f("n_head", s.n_head, "attention heads", Range{1, 512});
+  f("n_embd", s.n_embd, "width of the model, a multiple of --n_head", Range{1, 8192});
+  f("block_size", s.block_size, "characters that the model sees at most", Range{1, 16'384});
+  f("dropout", s.dropout, "probability", Range{0.0, 0.99});
+  f("bias", s.bias, "of linear layers and norms: true or false", Anything{});
+  f("batch_size", s.batch_size, "windows of block_size characters a micro-batch", Range{1, 65'536});
+  f("gradient_accumulation_steps", s.gradient_accumulation_steps, "micro-batches a step", Range{1, 65'536});
+  f("max_iters", s.max_iters, "training steps", Range{1, 10'000'000});
+  f("eval_interval", s.eval_interval, "steps from one evaluation to the next", Range{1, 10'000'000});
+  f("learning_rate", s.learning_rate, "at its peak", Range{0.0, 10.0});
+  f("min_lr", s.min_lr, "learning rate at the end of half a cosine", Range{0.0, 10.0});
+  f("warmup_iters", s.warmup_iters, "steps in which the rate rises to its peak", Range{0, 10'000'000});
+  f("weight_decay", s.weight_decay, "of matrices and embeddings, not of biases and gains", Range{0.0, 10.0});
+  f("beta1", s.beta1, "of AdamW: share of the old in the average of gradients", Range{0.0, 0.999999});
+  f("beta2", s.beta2, "of AdamW: the same for their squares", Range{0.0, 0.999999});
+  f("grad_clip", s.grad_clip, "greatest norm of the gradients; 0: no clipping", Range{0.0, 1e9});
+  f("seed", s.seed, "of weights, windows, dropout and samples", Range{0, 1'000'000'000});
+  f("threads", s.threads, "worker threads; does not change the result", Range{1, 1024});
 }
 
 /// The entry of a configuration, as a T.
@@ -51,11 +50,9 @@ T entry(const nlohmann::json& config, const std::string& key) {
 
 }  // namespace
 
-void add_flags(CLI::App& app, Settings& settings) {
-  visit(settings, [&]<class T>(const char* name, T& setting, const char* description, const CLI::Validator& allowed) {
-    CLI::Option* option =
-        app.add_option(std::string("--") + name, setting, description)->check(allowed)->capture_default_str();
-    if constexpr (std::is_same_v<T, double>) option->check(a_number());
+void add_flags(Flags& flags, Settings& settings) {
+  visit(settings, [&](const std::string& name, auto& setting, const char* description, const Allowed& allowed) {
+    flags.add("--" + name, setting, description, {.allowed = allowed});
   });
 }
 
@@ -67,8 +64,7 @@ void check(const Settings& s) {
 
 nlohmann::ordered_json to_json(const Settings& settings, const std::string& text_path, const Text& text) {
   nlohmann::ordered_json json;
-  visit(settings,
-        [&](const char* name, const auto& setting, const char*, const CLI::Validator&) { json[name] = setting; });
+  visit(settings, [&](const char* name, const auto& setting, const char*, const Allowed&) { json[name] = setting; });
   json["text"] = text_path;
   json["characters"] = text.tokens.size();
   json["fingerprint"] = text.fingerprint;
@@ -78,9 +74,8 @@ nlohmann::ordered_json to_json(const Settings& settings, const std::string& text
 
 Settings settings_of(const nlohmann::json& config) {
   Settings settings;
-  visit(settings, [&]<class T>(const char* name, T& setting, const char*, const CLI::Validator&) {
-    setting = entry<T>(config, name);
-  });
+  visit(settings,
+        [&]<class T>(const char* name, T& setting, const char*, const Allowed&) { setting = entry<T>(config, name); });
   return settings;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 // The settings of a run, by the names that they have in nanoGPT, and the JSON that is kept with a model.
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <xtape/framework/base/parallel.hpp>
 #include "char_lm/text.hpp"
+#include "common/flags.hpp"
 
 namespace examples::char_lm {
 
@@ -24,7 +24,7 @@ struct Settings {
 };
 
 /// Adds a flag for each setting. `settings` must outlive the parsing.
-void add_flags(CLI::App& app, Settings& settings);
+void add_flags(Flags& flags, Settings& settings);
 /// Throws xtape::Error where settings do not fit each other.
 void check(const Settings& settings);
 

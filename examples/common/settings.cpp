@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/flags.hpp"
-
 namespace examples {
 namespace {
 
@@ -40,33 +38,33 @@ std::optional<Lengths> read_lengths(const std::string& text) {
 /// Calls f(name, setting, description, what is allowed) for every setting that the task has.
 void visit(auto& s, auto&& f) {
   const std::string& task = s.task.name;
-  f("seed", s.seed, "of weights, data and dropout", CLI::Range(0, 1'000'000'000));
-  f("steps", s.steps, "training steps at most", CLI::Range(1, 10'000'000));
+  f("seed", s.seed, "of weights, data and dropout", Range{0, 1'000'000'000});
+  f("steps", s.steps, "training steps at most", Range{1, 10'000'000});
   f("evaluate_every", s.evaluate_every, "steps between evaluations, at each of which --out gets a checkpoint",
-    CLI::Range(1, 10'000'000));
-  f("batch", s.batch, "sequences a step", CLI::Range(1, 65'536));
-  f("width", s.width, "of the model, a multiple of --heads", CLI::Range(1, 8192));
-  f("heads", s.heads, "attention heads", CLI::Range(1, 512));
-  f("layers", s.layers, "transformer blocks", CLI::Range(1, 128));
+    Range{1, 10'000'000});
+  f("batch", s.batch, "sequences a step", Range{1, 65'536});
+  f("width", s.width, "of the model, a multiple of --heads", Range{1, 8192});
+  f("heads", s.heads, "attention heads", Range{1, 512});
+  f("layers", s.layers, "transformer blocks", Range{1, 128});
   f("attention_only", s.attention_only,
     s.attention_only ? "blocks without a feed-forward layer: on, --attention_only=false turns it off"
                      : "blocks without a feed-forward layer",
-    CLI::Validator());
+    Anything{});
   if (task == "addition") {
-    f("digits", s.task.digits, "of each of the two numbers", CLI::Range(1, 64));
+    f("digits", s.task.digits, "of each of the two numbers", Range{1, 64});
   } else {
     f("length", s.task.length,
       task == "recall"      ? "pairs of a list, shortest..longest"
       : task == "induction" ? "letters before the repetition, shortest..longest"
                             : "letters to " + task + ", shortest..longest",
-      CLI::Validator());
-    f("letters", s.task.letters, "size of the alphabet", CLI::Range(2, 26));
-    if (task == "recall") f("queries", s.task.queries, "values asked for", CLI::Range(1, 26));
+      Anything{});
+    f("letters", s.task.letters, "size of the alphabet", Range{2, 26});
+    if (task == "recall") f("queries", s.task.queries, "values asked for", Range{1, 26});
   }
-  f("learning_rate", s.learning_rate, "at its peak", CLI::Range(0.0, 10.0));
-  f("dropout", s.dropout, "probability", CLI::Range(0.0, 0.99));
-  f("threads", s.threads, "worker threads; does not change the result", CLI::Range(1, 1024));
-  f("target", s.target, "stop after two evaluations with this exact match", CLI::Range(0.0, 1.0));
+  f("learning_rate", s.learning_rate, "at its peak", Range{0.0, 10.0});
+  f("dropout", s.dropout, "probability", Range{0.0, 0.99});
+  f("threads", s.threads, "worker threads; does not change the result", Range{1, 1024});
+  f("target", s.target, "stop after two evaluations with this exact match", Range{0.0, 1.0});
 }
 
 }  // namespace
@@ -91,35 +89,30 @@ Settings default_settings(const std::string& task) {
   return s;
 }
 
-void add_flags(CLI::App& app, Settings& settings) {
-  visit(settings, [&]<class T>(const std::string& name, T& setting, const std::string& description,
-                               const CLI::Validator& allowed) {
-    const std::string flag = "--" + name;
-    if constexpr (std::is_same_v<T, bool>) {
-      app.add_flag(flag, setting, description);
-    } else if constexpr (std::is_same_v<T, Lengths>) {
-      const auto read = [&setting, flag](const std::string& text) {
-        const auto length = read_lengths(text);
-        if (!length)
-          throw CLI::ValidationError(flag,
-                                     fmt::format("must be two lengths such as 4..12, from 1 to {} and the shorter "
-                                                 "first, got {}",
-                                                 longest_allowed, text));
-        setting = *length;
-      };
-      app.add_option_function<std::string>(flag, read, description)
-          ->run_callback_for_default()
-          ->default_str(to_text(setting));
-    } else {
-      CLI::Option* option = app.add_option(flag, setting, description)->check(allowed)->capture_default_str();
-      if constexpr (std::is_same_v<T, double>) option->check(a_number());
-    }
-  });
+void add_flags(Flags& flags, Settings& settings) {
+  visit(settings,
+        [&]<class T>(const std::string& name, T& setting, const std::string& description, const Allowed& allowed) {
+          const std::string flag = "--" + name;
+          if constexpr (std::is_same_v<T, bool>) {
+            flags.add_switch(flag, setting, description);
+          } else if constexpr (std::is_same_v<T, Lengths>) {
+            const auto read = [&setting](const std::string& text) {
+              const auto length = read_lengths(text);
+              xtape::require(length.has_value(),
+                             "must be two lengths such as 4..12, from 1 to {} and the shorter first, got {}",
+                             longest_allowed, text);
+              setting = *length;
+            };
+            flags.add_read(flag, read, to_text(setting), description);
+          } else {
+            flags.add(flag, setting, description, {.allowed = allowed});
+          }
+        });
 }
 
 nlohmann::ordered_json to_json(const Settings& settings) {
   nlohmann::ordered_json json = {{"task", settings.task.name}};
-  visit(settings, [&]<class T>(const std::string& name, const T& setting, const std::string&, const CLI::Validator&) {
+  visit(settings, [&]<class T>(const std::string& name, const T& setting, const std::string&, const Allowed&) {
     if constexpr (std::is_same_v<T, Lengths>)
       json[name] = to_text(setting);
     else
@@ -145,7 +138,7 @@ nlohmann::json read_config(const std::string& path) {
   return config;
 }
 
-void apply_config(CLI::App& app, const Settings& settings, const nlohmann::json& config, const std::string& path) {
+void apply_config(Flags& flags, const Settings& settings, const nlohmann::json& config, const std::string& path) {
   const nlohmann::ordered_json defaults = to_json(settings);
   for (const auto& [key, value] : config.items()) {
     if (key == "task") continue;
@@ -159,9 +152,9 @@ void apply_config(CLI::App& app, const Settings& settings, const nlohmann::json&
     if (wanted.is_number_float()) require_kind(value.is_number(), "a number");
     if (wanted.is_number_integer()) require_kind(value.is_number_integer(), "a whole number");
     try {
-      app.get_option("--" + key)->default_val(value.is_string() ? value.get<std::string>() : value.dump());
-    } catch (const CLI::ParseError& error) {
-      throw xtape::Error(fmt::format("{}: {}", path, std::string_view(error.what()).substr(2)));  // without its "--"
+      flags.set_default("--" + key, value.is_string() ? value.get<std::string>() : value.dump());
+    } catch (const xtape::Error& error) {
+      throw xtape::Error(fmt::format("{}: {}", path, error.what()));
     }
   }
 }

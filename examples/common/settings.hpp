@@ -1,10 +1,10 @@
 #pragma once
 // The settings of a training run: defaults for each task, flags, and the JSON that records them.
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <xtape/framework/base/parallel.hpp>
+#include "common/flags.hpp"
 #include "common/tasks.hpp"
 
 namespace examples {
@@ -22,7 +22,7 @@ struct Settings {
 Settings default_settings(const std::string& task);
 
 /// A flag for each setting that the task has; a flag left out leaves its setting as it is.
-void add_flags(CLI::App& app, Settings& settings);
+void add_flags(Flags& flags, Settings& settings);
 
 /// The task and the settings that add_flags names.
 nlohmann::ordered_json to_json(const Settings& settings);
@@ -32,6 +32,6 @@ nlohmann::json read_config(const std::string& path);
 
 /// Makes the values of a file the defaults of the flags that add_flags added. Throws xtape::Error, whose sentence names
 /// file and key, if a key is unknown or its value is of the wrong type or out of range.
-void apply_config(CLI::App& app, const Settings& settings, const nlohmann::json& config, const std::string& path);
+void apply_config(Flags& flags, const Settings& settings, const nlohmann::json& config, const std::string& path);
 
 }  // namespace examples

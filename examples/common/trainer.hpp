@@ -3,13 +3,13 @@
 //
 //   step 250/2000 | loss 1.912 | val 1.980 | norm 0.81 | lr 9.1e-04 | 31.2 ms | 24,600 tok/s
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include <xtape/framework/ops/losses.hpp>
 #include <xtape/framework/train/optimizer.hpp>
+#include "common/flags.hpp"
 
 namespace examples {
 
@@ -22,11 +22,11 @@ struct RunOptions {
   std::uint64_t stop_after = 0;  // end after so many steps of the whole run, as a signal would; 0 = never
 };
 
-void add_run_flags(CLI::App& app, RunOptions& options);
+void add_run_flags(Flags& flags, RunOptions& options);
 /// After the command line was read: with --resume only --threads, --keep and --stop_after may be given, since all other
 /// settings are those of the checkpoint; and --stop_after needs a folder. Throws xtape::Error, a sentence with the
 /// flag.
-void check_run_flags(const CLI::App& app, const RunOptions& options);
+void check_run_flags(const Flags& flags, const RunOptions& options);
 
 /// The forward pass of one micro-batch.
 struct MicroBatch {
