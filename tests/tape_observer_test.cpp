@@ -129,7 +129,7 @@ TEST(TapeObserver, LivesThroughClear) {
   tape.observe(diary);
   tape.clear();
   exp(tape.input(1.0));
-  EXPECT_EQ(lines, Lines{"d opened exp"});
+  EXPECT_EQ(lines, (Lines{"d opened exp", "d closed exp"}));
 }
 
 /// Throws where it is told to.
@@ -181,7 +181,7 @@ TEST(TapeObserver, MayBringAnother) {
   tape.observe(inviting);
   exp(tape.input(1.0));
   sin(tape.input(1.0));
-  EXPECT_EQ(lines, (Lines{"g opened exp", "g opened sin"}));
+  EXPECT_EQ(lines, (Lines{"g opened exp", "g closed exp", "g opened sin", "g closed sin"}));
 }
 
 // ---- looking at a record

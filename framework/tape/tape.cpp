@@ -186,9 +186,8 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
 template <class T>
 void Tape<T>::tell_closed(std::initializer_list<Var<T>> outputs) {
   if (observers_.empty() || outputs.size() == 0) return;
-  const Var<T> first = *std::min_element(outputs.begin(), outputs.end(), [](const Var<T>& a, const Var<T>& b) {
-    return a.ticket_.node < b.ticket_.node;
-  });
+  const Var<T> first = *std::min_element(
+      outputs.begin(), outputs.end(), [](const Var<T>& a, const Var<T>& b) { return a.ticket_.node < b.ticket_.node; });
   for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->closed(first);
 }
 

@@ -17,8 +17,8 @@ std::size_t ProfileLog::find_entry(ProfileKind kind, std::string_view name, std:
 std::size_t ProfileLog::begin(ProfileKind kind, std::string_view name, const char* layer, const Shape& shape,
                               OperationCost cost, std::size_t place) {
   const auto in_op = [&] { return !frames_.empty() && frames_.back().place != no_place; };
-  // What stood at this place or behind it is gone: the record starts anew there.
-  while (place != no_place && in_op() && frames_.back().place >= place) pop_unclosed(Clock::now());
+  // Spans and callbacks are not within an op. An op at this place or behind it is gone: the record starts anew there.
+  while (in_op() && (place == no_place || frames_.back().place >= place)) pop_unclosed(Clock::now());
   if (in_op() && frames_.back().next == Clock::time_point()) frames_.back().next = Clock::now();
   const std::size_t entry = find_entry(kind, name, layer);
   if (kind == ProfileKind::span) span_ = entry;
@@ -74,7 +74,7 @@ void ProfileLog::close(std::size_t place, std::size_t element_bytes) {
     } else {  // a further output of this op
       Frame& before = frames_[frames_.size() - 2];
       before.inside += last.inside;
-      before.cost.bytes += static_cast<double>(last.shape.size() * element_bytes);
+      frames_[first].cost.bytes += static_cast<double>(last.shape.size() * element_bytes);
       frames_.pop_back();
     }
   }
