@@ -19,6 +19,8 @@
 #include <xtape/framework/train/moving_average.hpp>
 #include <xtape/framework/train/optimizer.hpp>
 #include <xtape/framework/train/parameter_group.hpp>
+#include <xtape/framework/train/profile.hpp>
+#include <xtape/framework/train/profile_cost.hpp>
 #include <xtape/framework/train/replacement.hpp>
 #include <xtape/framework/train/require_finite.hpp>
 #include <xtape/framework/train/safetensors.hpp>

@@ -58,7 +58,7 @@ TEST(TapeObserver, IsToldOfEachOutputThatOpensAndOnceOfAnOpThatCloses) {
   EXPECT_EQ(gradient(x), (Array{2, 2}));
 }
 
-TEST(TapeObserver, IsToldThatAnOpOpensButNotThatItClosesWhereThereIsNoGradient) {
+TEST(TapeObserver, IsToldThatAnOpOpensAndClosesWhereThereIsNoGradientAsWell) {
   Tape<double> tape;
   Lines lines;
   Diary diary("d", lines);
@@ -66,9 +66,25 @@ TEST(TapeObserver, IsToldThatAnOpOpensButNotThatItClosesWhereThereIsNoGradient) 
   exp(tape.input(Array{1, 2}));
   {
     const auto guard = tape.no_grad();
-    exp(tape.input(Array{1, 2}, true));
+    once_and_twice(tape.input(Array{1, 2}, true));
   }
-  EXPECT_EQ(lines, (Lines{"d opened exp", "d opened exp"}));
+  one_hot(tape, tape.integers(xt::xarray<int>{0, 1}), 2);  // it never has a gradient, and is not closed
+  EXPECT_EQ(lines, (Lines{"d opened exp", "d closed exp", "d opened pair", "d opened pair", "d closed pair",
+                          "d opened one_hot"}));
+}
+
+TEST(TapeObserver, IsToldOfTheFirstOutputThatOpenedWhenAnOpCloses) {
+  struct First : TapeObserver<double> {
+    std::vector<std::size_t> places;
+    void closed(Var<double> y) override { places.push_back(y.tape().place(y)); }
+  } first;
+  Tape<double> tape;
+  tape.observe(first);
+  for (const bool gradient : {true, false}) {  // it names the second before the first
+    tape.clear();
+    once_and_twice(tape.input(Array{1, 2}, gradient));
+  }
+  EXPECT_EQ(first.places, (std::vector<std::size_t>{1, 1}));
 }
 
 TEST(TapeObserver, SeveralStandAroundACallbackTheLastOutermost) {
@@ -113,7 +129,7 @@ TEST(TapeObserver, LivesThroughClear) {
   tape.observe(diary);
   tape.clear();
   exp(tape.input(1.0));
-  EXPECT_EQ(lines, Lines{"d opened exp"});
+  EXPECT_EQ(lines, (Lines{"d opened exp", "d closed exp"}));
 }
 
 /// Throws where it is told to.
@@ -165,7 +181,7 @@ TEST(TapeObserver, MayBringAnother) {
   tape.observe(inviting);
   exp(tape.input(1.0));
   sin(tape.input(1.0));
-  EXPECT_EQ(lines, (Lines{"g opened exp", "g opened sin"}));
+  EXPECT_EQ(lines, (Lines{"g opened exp", "g closed exp", "g opened sin", "g closed sin"}));
 }
 
 // ---- looking at a record

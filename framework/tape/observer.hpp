@@ -14,7 +14,8 @@ class TapeObserver {
   virtual ~TapeObserver() = default;
   /// An op has opened an output and has not read its inputs yet. One with several outputs opens each.
   virtual void opened(Var<T>) {}
-  /// An op has filled and closed its outputs, of which this is the first. Only ops with a gradient are closed.
+  /// An op has filled and closed its outputs, of which this is the first: it has called Tape::on_backward, whether
+  /// there is a gradient to come or not. (An op that never has a gradient, such as one_hot, may not close.)
   virtual void closed(Var<T>) {}
   /// Stands in place of the callback of the op whose first output this is: `run` runs it.
   virtual void backward(Var<T>, const std::function<void()>& run) { run(); }

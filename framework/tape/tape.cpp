@@ -180,7 +180,15 @@ void Tape<T>::close(std::initializer_list<Var<T>> outputs, void* callback, void 
   // Whatever uses any of the outputs was recorded after all of them, so the first one's turn comes late enough.
   nodes_[group[0]].callback = callback;
   nodes_[group[0]].run = run;
-  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->closed(handle(group[0]));
+  tell_closed(outputs);
+}
+
+template <class T>
+void Tape<T>::tell_closed(std::initializer_list<Var<T>> outputs) {
+  if (observers_.empty() || outputs.size() == 0) return;
+  const Var<T> first = *std::min_element(
+      outputs.begin(), outputs.end(), [](const Var<T>& a, const Var<T>& b) { return a.ticket_.node < b.ticket_.node; });
+  for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->closed(first);
 }
 
 template <class T>

@@ -129,7 +129,7 @@ class Tape {
   /// Closes several outputs of one op: the callback runs if any of them received a gradient; the others read as zero.
   template <OwnsNothing Callback>
   void on_backward(std::initializer_list<Var<T>> outputs, Callback callback) {
-    if (!check_outputs(outputs)) return;
+    if (!check_outputs(outputs)) return tell_closed(outputs);
     void* place = record_memory(sizeof(Callback), alignof(Callback));
     new (place) Callback(callback);
     close(outputs, place, [](void* stored) { (*static_cast<Callback*>(stored))(); });
@@ -255,6 +255,7 @@ class Tape {
 
   bool check_outputs(std::initializer_list<Var<T>> outputs);
   void close(std::initializer_list<Var<T>> outputs, void* callback, void (*run)(void*));
+  void tell_closed(std::initializer_list<Var<T>> outputs);
   void check_closed(const char* op, const Var<T>* inputs, std::size_t count) const;
 
   T* gradient(Node& owner, bool& existed);

@@ -57,7 +57,9 @@ class Record : TapeObserver<double> {
 
  private:
   void opened(Var<double> y) override { opened_.push_back(y); }
-  void closed(Var<double> first) override { closed_.push_back(first); }
+  void closed(Var<double> first) override {
+    if (first.requires_grad()) closed_.push_back(first);
+  }
   std::vector<Var<double>> opened_, closed_;
   Pair<std::vector<double>> weights_;
   double numbers_ = 0;
