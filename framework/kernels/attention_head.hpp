@@ -48,9 +48,13 @@ struct Head {
 
 template <class T>
 bool finite_block(const T* x, std::size_t rows, std::size_t width, std::size_t stride) {
+  Batch<T> zero(T(0));  // x - x is 0 for finite x alone
   for (std::size_t i = 0; i < rows; ++i)
-    if (!all_finite(x + i * stride, width)) return false;
-  return true;
+    sweep<T>(width, [&](std::size_t j, auto extent) {
+      const Batch<T> v = load(x + i * stride + j, extent);
+      zero += v - v;
+    });
+  return xsimd::hadd(zero) == T(0);
 }
 
 template <class T>
@@ -105,6 +109,11 @@ void dropout_factors(const Head<T>& head, const AttentionDropout& dropout, std::
   }
 }
 
+/// x *= factor
+template <class T>
+void scale_row(T* x, std::size_t n, T factor) {
+  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
+}
 /// x *= y
 template <class T>
 void multiply_in_place(T* x, const T* y, std::size_t n) {

@@ -18,34 +18,44 @@
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention_head.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
-#include <xtape/framework/kernels/optimizer.hpp>
 
 namespace xtape::kernels {
 namespace {
 
-/// Zeros where query i sees nothing anyway.
+/// The keys that query i sees and those between, in whole vectors where there are as many keys.
 template <class T>
-void clear_outside(const Head<T>& head, std::size_t i, T* row) {
-  std::fill(row, row + head.mask.begin(i), T(0));
-  std::fill(row + head.mask.end(i), row + head.s.keys, T(0));
-}
+struct Span {
+  std::size_t first, last;
+  Span(const Head<T>& head, std::size_t i)
+      : first(head.mask.begin(i) / lanes<T> * lanes<T>),
+        last(std::min((head.mask.end(i) + lanes<T> - 1) / lanes<T> * lanes<T>, head.s.keys)) {
+    if (head.mask.end(i) == 0) first = last = 0;
+  }
+  std::size_t size() const { return last - first; }
+  /// Zeros where the query sees nothing anyway.
+  void clear_outside(T* row, std::size_t keys) const {
+    std::fill(row, row + first, T(0));
+    std::fill(row + last, row + keys, T(0));
+  }
+};
 
-/// Scores of query i, in place, to weights. Returns the log-sum-exp.
+/// Scores of query i, in place, to weights. Writes the log-sum-exp if it is wanted.
 template <class T>
-T softmax_visible(const Head<T>& head, std::size_t i, T* row) {
+void softmax_visible(const Head<T>& head, std::size_t i, T* row, T* log_sum_exp) {
   constexpr T hidden = HeadMask<T>::hidden;
-  head.mask.apply(i, 0, head.s.keys, row);
-  T* first = row + head.mask.begin(i);
-  const std::size_t n = head.mask.end(i) - head.mask.begin(i);
-  const T largest = max_of(first, n);
+  const Span<T> span(head, i);
+  T* scores = row + span.first;
+  head.mask.apply(i, span.first, span.last, scores);
+  span.clear_outside(row, head.s.keys);
+  const T largest = max_of(scores, span.size());
   if (largest == hidden && !head.mask.sees_any(i)) {
     std::fill_n(row, head.s.keys, T(0));
-    return hidden;
+    if (log_sum_exp != nullptr) *log_sum_exp = hidden;
+    return;
   }
-  const double sum = exponentials(first, n, largest, T(1));
-  scale_in_place(first, n, static_cast<T>(1 / sum));
-  clear_outside(head, i, row);
-  return largest + static_cast<T>(std::log(sum));
+  const double sum = exponentials(scores, span.size(), largest, T(1));
+  scale_row(scores, span.size(), static_cast<T>(1 / sum));
+  if (log_sum_exp != nullptr) *log_sum_exp = largest + static_cast<T>(std::log(sum));
 }
 
 /// Memory of one worker for the time of a call.
@@ -75,10 +85,8 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
   const T scale = static_cast<T>(s.scale);
   gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.key_width, scale, q, s.q_stride, k, s.k_stride, T(0),
        weights, s.keys);
-  for (std::size_t i = 0; i < s.queries; ++i) {
-    const T log_sum = softmax_visible(head, i, weights + i * s.keys);
-    if (log_sum_exp != nullptr) log_sum_exp[i] = log_sum;
-  }
+  for (std::size_t i = 0; i < s.queries; ++i)
+    softmax_visible(head, i, weights + i * s.keys, log_sum_exp == nullptr ? nullptr : log_sum_exp + i);
   const T* p = dropped_weights(head, dropout, weights, work);
   const bool hides = head.mask.hides() && head.mask.seen(0, s.queries, 0, s.keys) != HeadMask<T>::Seen::all;
   if (!hides || finite_block(v, s.keys, s.value_width, s.v_stride)) {
@@ -97,19 +105,21 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
 /// dS from dP, in place, for query i.
 template <class T>
 void scores_gradient(const Head<T>& head, std::size_t i, const T* p, T dlse, T* dp) {
-  const std::size_t begin = head.mask.begin(i), n = head.mask.end(i) - begin;
+  const Span<T> span(head, i);
+  const T* weights = p + span.first;
+  T* gradients = dp + span.first;
   const Batch<T> zero(T(0));
   const auto product = [&](std::size_t j, auto extent) {
-    const Batch<T> weight = load(p + begin + j, extent);
-    return xsimd::select(weight == zero, zero, weight * load(dp + begin + j, extent));
+    const Batch<T> weight = load(weights + j, extent);
+    return xsimd::select(weight == zero, zero, weight * load(gradients + j, extent));
   };
-  const Batch<T> mean(static_cast<T>(sum_of<T>(n, product)) - dlse);
-  sweep<T>(n, [&](std::size_t j, auto extent) {
-    const Batch<T> weight = load(p + begin + j, extent);
-    const Batch<T> gradient = weight * (load(dp + begin + j, extent) - mean);
-    store(dp + begin + j, xsimd::select(weight == zero, zero, gradient), extent);
+  const Batch<T> mean(static_cast<T>(sum_of<T>(span.size(), product)) - dlse);
+  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
+    const Batch<T> weight = load(weights + j, extent);
+    const Batch<T> gradient = weight * (load(gradients + j, extent) - mean);
+    store(gradients + j, xsimd::select(weight == zero, zero, gradient), extent);
   });
-  clear_outside(head, i, dp);
+  span.clear_outside(dp, head.s.keys);
 }
 
 /// Where the data of one head lie, and its upstream gradients.

@@ -17,7 +17,6 @@
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/attention_tile.hpp>
-#include <xtape/framework/kernels/optimizer.hpp>
 
 namespace xtape::kernels {
 namespace {
@@ -64,7 +63,7 @@ void forward_tile(const Head<T>& head, const AttentionDropout& dropout, const He
         largest[i] = here;
         const T turn = std::exp(before - here);  // 0 for the first keys that are seen
         sum[i] *= static_cast<double>(turn);
-        if (!first) scale_in_place(y + (queries.first + i) * head.y_stride(), s.value_width, turn);
+        if (!first) scale_row(y + (queries.first + i) * head.y_stride(), s.value_width, turn);
       }
       sum[i] += exponentials(scores, keys.size(), largest[i], T(1));
       if (dropout.p > 0) {
@@ -81,7 +80,7 @@ void forward_tile(const Head<T>& head, const AttentionDropout& dropout, const He
     const bool sees_none = sum[i] == 0 && !head.mask.sees_any(query);
     const T inverse = sees_none ? T(0) : static_cast<T>(1 / sum[i]);
     rows[query] = {largest[i], inverse};
-    scale_in_place(y + query * head.y_stride(), s.value_width, inverse);
+    scale_row(y + query * head.y_stride(), s.value_width, inverse);
     if (log_sum_exp != nullptr) log_sum_exp[query] = sees_none ? hidden : largest[i] + static_cast<T>(std::log(sum[i]));
   }
 }

@@ -10,6 +10,10 @@
 #include <cstring>
 #include <limits>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 namespace xtape::kernels {
 
 template <class T>
@@ -27,6 +31,26 @@ template <class T>
 Batch<T> load(const T* p, Whole) {
   return Batch<T>::load_unaligned(p);
 }
+#ifdef __AVX2__
+/// All bits of the first n lanes.
+inline __m256i first_lanes(std::size_t n, float) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256i first_lanes(std::size_t n, double) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(n)), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+inline Batch<float> load(const float* p, Part part, float padding = 0) {
+  const __m256i mask = first_lanes(part.n, padding);
+  return _mm256_blendv_ps(_mm256_set1_ps(padding), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+}
+inline Batch<double> load(const double* p, Part part, double padding = 0) {
+  const __m256i mask = first_lanes(part.n, padding);
+  return _mm256_blendv_pd(_mm256_set1_pd(padding), _mm256_maskload_pd(p, mask), _mm256_castsi256_pd(mask));
+}
+inline void store(float* p, Batch<float> x, Part part) { _mm256_maskstore_ps(p, first_lanes(part.n, 0.f), x); }
+inline void store(double* p, Batch<double> x, Part part) { _mm256_maskstore_pd(p, first_lanes(part.n, 0.), x); }
+#endif
+
 /// Lanes beyond the part hold `padding`.
 template <class T>
 Batch<T> load(const T* p, Part part, T padding = T(0)) {
@@ -104,8 +128,7 @@ template <class T>
 Batch<T> cut(Batch<T> x, Part part) {
   alignas(64) T buffer[lanes<T>];
   x.store_aligned(buffer);
-  for (std::size_t i = part.n; i < lanes<T>; ++i) buffer[i] = T(0);
-  return Batch<T>::load_aligned(buffer);
+  return load(buffer, part);
 }
 
 /// Largest of n numbers; -inf for none. NaN may be lost: callers see it in the sum of exponentials.
