@@ -19,6 +19,8 @@ class HeadMask {
       : mask_(mask), b_(b), h_(h), queries_(shape.queries), keys_(shape.keys) {}
 
   bool hides() const { return mask_.hides(); }
+  /// True if begin and end differ from query to query.
+  bool narrows() const { return mask_.causal || mask_.window != mask_.no_window; }
   /// Query i sees no key outside of begin(i) <= j < end(i).
   std::size_t begin(std::size_t i) const {
     const std::size_t reached = keys_to(i);
@@ -46,6 +48,14 @@ class HeadMask {
     T* row = scores - first;  // row[j] belongs to key j
     std::fill(row + first, row + from, hidden);
     std::fill(row + to, row + last, hidden);
+    apply_tables(i, from, to, row);
+  }
+  /// Whether something else than the range of keys hides some.
+  bool has_tables() const {
+    return mask_.allow_keys != nullptr || mask_.allow.data != nullptr || mask_.bias.data != nullptr;
+  }
+  /// What they do to the scores of query i and the keys from <= j < to; row[j] belongs to key j.
+  void apply_tables(std::size_t i, std::size_t from, std::size_t to, T* row) const {
     if (const T* biases = bias(i)) {
       const Batch<T> minus_infinity(hidden);
       sweep<T>(to - from, [&](std::size_t j, auto extent) {

@@ -16,45 +16,54 @@
 #include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
-#include <xtape/framework/kernels/attention_head.hpp>
+#include <xtape/framework/kernels/attention_strip.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 
 namespace xtape::kernels {
 namespace {
 
-/// The keys that query i sees and those between, in whole vectors where there are as many keys.
-template <class T>
-struct Span {
-  std::size_t first, last;
-  Span(const Head<T>& head, std::size_t i)
-      : first(head.mask.begin(i) / lanes<T> * lanes<T>),
-        last(std::min((head.mask.end(i) + lanes<T> - 1) / lanes<T> * lanes<T>, head.s.keys)) {
-    if (head.mask.end(i) == 0) first = last = 0;
-  }
-  std::size_t size() const { return last - first; }
-  /// Zeros where the query sees nothing anyway.
-  void clear_outside(T* row, std::size_t keys) const {
-    std::fill(row, row + first, T(0));
-    std::fill(row + last, row + keys, T(0));
-  }
-};
-
-/// Scores of query i, in place, to weights. Writes the log-sum-exp if it is wanted.
+/// Products q k^T of query i, in place, to weights. Writes the log-sum-exp if it is wanted.
 template <class T>
 void softmax_visible(const Head<T>& head, std::size_t i, T* row, T* log_sum_exp) {
   constexpr T hidden = HeadMask<T>::hidden;
   const Span<T> span(head, i);
-  T* scores = row + span.first;
-  head.mask.apply(i, span.first, span.last, scores);
+  T* const products = row + span.first;
+  // A row that fits is worked on elsewhere, where it can be padded to whole vectors.
+  constexpr std::size_t most = 512;
+  alignas(64) T local[most];
+  T* const scores = span.size() <= most ? local : products;
+  const std::size_t n = span.size() <= most ? (span.size() + lanes<T> - 1) / lanes<T> * lanes<T> : span.size();
+
+  const Batch<T> scale(static_cast<T>(head.s.scale)), minus_infinity(hidden);
+  const Batch<T> begin(static_cast<T>(head.mask.begin(i) - span.first)),
+      end(static_cast<T>(head.mask.end(i) - span.first));
+  Batch<T> place = first_numbers<T>(), largest_lanes(hidden);
+  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
+    const Batch<T> score = load(products + j, extent) * scale;
+    const Batch<T> seen = xsimd::select(place >= begin && place < end, score, minus_infinity);
+    if (scores == local)
+      store(scores + j, cut(seen, extent, hidden), Whole());
+    else
+      store(scores + j, seen, extent);
+    largest_lanes = xsimd::max(largest_lanes, cut(seen, extent, hidden));
+    place += Batch<T>(static_cast<T>(lanes<T>));
+  });
   span.clear_outside(row, head.s.keys);
-  const T largest = max_of(scores, span.size());
+  T largest = max_of(largest_lanes);
+  if (head.mask.has_tables()) {
+    head.mask.apply_tables(i, head.mask.begin(i), head.mask.end(i), scores - span.first);
+    largest = max_of(scores, n);
+  }
   if (largest == hidden && !head.mask.sees_any(i)) {
     std::fill_n(row, head.s.keys, T(0));
     if (log_sum_exp != nullptr) *log_sum_exp = hidden;
     return;
   }
-  const double sum = exponentials(scores, span.size(), largest, T(1));
-  scale_row(scores, span.size(), static_cast<T>(1 / sum));
+  const double sum = exponentials(scores, n, largest, T(1));
+  const Batch<T> inverse(static_cast<T>(1 / sum));
+  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
+    store(products + j, (scores == local ? load(scores + j, Whole()) : load(scores + j, extent)) * inverse, extent);
+  });
   if (log_sum_exp != nullptr) *log_sum_exp = largest + static_cast<T>(std::log(sum));
 }
 
@@ -82,16 +91,21 @@ template <class T>
 void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T* q, const T* k, const T* v, T* weights,
                   T* y, T* log_sum_exp, const Workplace<T>& work) {
   const AttentionShape& s = head.s;
-  const T scale = static_cast<T>(s.scale);
-  gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.key_width, scale, q, s.q_stride, k, s.k_stride, T(0),
-       weights, s.keys);
-  for (std::size_t i = 0; i < s.queries; ++i)
-    softmax_visible(head, i, weights + i * s.keys, log_sum_exp == nullptr ? nullptr : log_sum_exp + i);
+  for_each_strip(head, [&](const Strip& strip) {
+    gemm(Transpose::no, Transpose::yes, strip.queries, strip.keys, s.key_width, T(1),
+         q + strip.first_query * s.q_stride, s.q_stride, k + strip.first_key * s.k_stride, s.k_stride, T(0),
+         weights + strip.first_query * s.keys + strip.first_key, s.keys);
+    for (std::size_t i = strip.first_query; i < strip.first_query + strip.queries; ++i)
+      softmax_visible(head, i, weights + i * s.keys, log_sum_exp == nullptr ? nullptr : log_sum_exp + i);
+  });
   const T* p = dropped_weights(head, dropout, weights, work);
   const bool hides = head.mask.hides() && head.mask.seen(0, s.queries, 0, s.keys) != HeadMask<T>::Seen::all;
   if (!hides || finite_block(v, s.keys, s.value_width, s.v_stride)) {
-    gemm(Transpose::no, Transpose::no, s.queries, s.value_width, s.keys, T(1), p, s.keys, v, s.v_stride, T(0), y,
-         head.y_stride());
+    for_each_strip(head, [&](const Strip& strip) {
+      gemm(Transpose::no, Transpose::no, strip.queries, s.value_width, strip.keys, T(1),
+           p + strip.first_query * s.keys + strip.first_key, s.keys, v + strip.first_key * s.v_stride, s.v_stride, T(0),
+           y + strip.first_query * head.y_stride(), head.y_stride());
+    });
     return;
   }
   for (std::size_t i = 0; i < s.queries; ++i) {
@@ -102,9 +116,9 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
   }
 }
 
-/// dS from dP, in place, for query i.
+/// factor dS from dP, in place, for query i.
 template <class T>
-void scores_gradient(const Head<T>& head, std::size_t i, const T* p, T dlse, T* dp) {
+void scores_gradient(const Head<T>& head, std::size_t i, const T* p, T dlse, T factor, T* dp) {
   const Span<T> span(head, i);
   const T* weights = p + span.first;
   T* gradients = dp + span.first;
@@ -116,7 +130,7 @@ void scores_gradient(const Head<T>& head, std::size_t i, const T* p, T dlse, T* 
   const Batch<T> mean(static_cast<T>(sum_of<T>(span.size(), product)) - dlse);
   sweep<T>(span.size(), [&](std::size_t j, auto extent) {
     const Batch<T> weight = load(weights + j, extent);
-    const Batch<T> gradient = weight * (load(gradients + j, extent) - mean);
+    const Batch<T> gradient = weight * (load(gradients + j, extent) - mean) * Batch<T>(factor);
     store(gradients + j, xsimd::select(weight == zero, zero, gradient), extent);
   });
   span.clear_outside(dp, head.s.keys);
@@ -129,43 +143,54 @@ struct HeadData {
   T *dq, *dk, *dv, *ds;
 };
 
-/// dP from dY V^T, in place: through dropout, and with what comes from above for the weights.
+/// dP of the keys first <= j < first + n from dY V^T, in place: through dropout, and with what comes from above for the
+/// weights.
 template <class T>
-void weights_gradient(const Head<T>& head, const AttentionDropout& dropout, std::size_t i, const HeadData<T>& d,
-                      T* factors) {
-  const std::size_t keys = head.s.keys;
-  T* dp = d.ds + i * keys;
+void weights_gradient(const Head<T>& head, const AttentionDropout& dropout, std::size_t i, std::size_t first,
+                      std::size_t n, const HeadData<T>& d, T* factors) {
+  T* dp = d.ds + i * head.s.keys + first;
   if (dropout.p > 0) {
-    dropout_factors(head, dropout, i, 0, keys, factors);
-    multiply_in_place(dp, factors, keys);
+    dropout_factors(head, dropout, i, first, first + n, factors);
+    multiply_in_place(dp, factors, n);
   }
-  if (d.dweights != nullptr) add_scaled(dp, T(1), d.dweights + i * keys, keys);
+  if (d.dweights != nullptr) add_scaled(dp, T(1), d.dweights + i * head.s.keys + first, n);
 }
 
 template <class T>
 void backward_head(const Head<T>& head, const AttentionDropout& dropout, const HeadData<T>& d,
                    const AttentionGradients<T>& g, T* factors) {
   const AttentionShape& s = head.s;
-  const T scale = static_cast<T>(s.scale);
+  // The gradient of a bias is dS as it is; without one dS can take up the scale at once.
+  const T scale = static_cast<T>(s.scale), early = g.dbias == nullptr ? scale : T(1),
+          late = g.dbias == nullptr ? T(1) : scale;
+  const bool divided = head.mask.narrows();  // then strips add to dk and dv
+  if (divided && d.dk != nullptr && !g.accumulate_k) clear_block(d.dk, s.keys, s.key_width, s.k_stride);
+  if (divided && d.dv != nullptr && !g.accumulate_v) clear_block(d.dv, s.keys, s.value_width, s.v_stride);
   const auto beta = [](bool accumulate) { return accumulate ? T(1) : T(0); };
-  if (d.dy != nullptr)
-    gemm(Transpose::no, Transpose::yes, s.queries, s.keys, s.value_width, T(1), d.dy, head.y_stride(), d.v, s.v_stride,
-         T(0), d.ds, s.keys);
-  else
-    std::fill_n(d.ds, s.queries * s.keys, T(0));
-  for (std::size_t i = 0; i < s.queries; ++i) {
-    weights_gradient(head, dropout, i, d, factors);
-    scores_gradient(head, i, d.weights + i * s.keys, d.dlse != nullptr ? d.dlse[i] : T(0), d.ds + i * s.keys);
-  }
-  if (d.dq != nullptr)
-    gemm(Transpose::no, Transpose::no, s.queries, s.key_width, s.keys, scale, d.ds, s.keys, d.k, s.k_stride,
-         beta(g.accumulate_q), d.dq, s.q_stride);
-  if (d.dk != nullptr)
-    gemm(Transpose::yes, Transpose::no, s.keys, s.key_width, s.queries, scale, d.ds, s.keys, d.q, s.q_stride,
-         beta(g.accumulate_k), d.dk, s.k_stride);
-  if (d.dv != nullptr && d.dy != nullptr)
-    gemm(Transpose::yes, Transpose::no, s.keys, s.value_width, s.queries, T(1), d.dropped, s.keys, d.dy,
-         head.y_stride(), beta(g.accumulate_v), d.dv, s.v_stride);
+  for_each_strip(head, [&](const Strip& strip) {
+    const auto [first_query, queries, first_key, keys] = strip;
+    const std::size_t pair = first_query * s.keys + first_key;
+    const T* dy = d.dy == nullptr ? nullptr : d.dy + first_query * head.y_stride();
+    if (dy != nullptr)
+      gemm(Transpose::no, Transpose::yes, queries, keys, s.value_width, T(1), dy, head.y_stride(),
+           d.v + first_key * s.v_stride, s.v_stride, T(0), d.ds + pair, s.keys);
+    else
+      clear_block(d.ds + pair, queries, keys, s.keys);
+    for (std::size_t i = first_query; i < first_query + queries; ++i) {
+      weights_gradient(head, dropout, i, first_key, keys, d, factors);
+      scores_gradient(head, i, d.weights + i * s.keys, d.dlse != nullptr ? d.dlse[i] : T(0), early, d.ds + i * s.keys);
+    }
+    if (d.dq != nullptr)
+      gemm(Transpose::no, Transpose::no, queries, s.key_width, keys, late, d.ds + pair, s.keys,
+           d.k + first_key * s.k_stride, s.k_stride, beta(g.accumulate_q), d.dq + first_query * s.q_stride, s.q_stride);
+    if (d.dk != nullptr)
+      gemm(Transpose::yes, Transpose::no, keys, s.key_width, queries, late, d.ds + pair, s.keys,
+           d.q + first_query * s.q_stride, s.q_stride, beta(g.accumulate_k || divided), d.dk + first_key * s.k_stride,
+           s.k_stride);
+    if (d.dv != nullptr && dy != nullptr)
+      gemm(Transpose::yes, Transpose::no, keys, s.value_width, queries, T(1), d.dropped + pair, s.keys, dy,
+           head.y_stride(), beta(g.accumulate_v || divided), d.dv + first_key * s.v_stride, s.v_stride);
+  });
 }
 
 /// The same over visible pairs alone, for heads that hold something infinite or NaN.
@@ -180,8 +205,8 @@ void backward_head_of_visible(const Head<T>& head, const AttentionDropout& dropo
       ds[j] = T(0);
       if (dy != nullptr && head.mask.sees(i, j)) ds[j] = dot(dy, d.v + j * s.v_stride, s.value_width);
     }
-    weights_gradient(head, dropout, i, d, factors);
-    scores_gradient(head, i, d.weights + i * s.keys, d.dlse != nullptr ? d.dlse[i] : T(0), ds);
+    weights_gradient(head, dropout, i, 0, s.keys, d, factors);
+    scores_gradient(head, i, d.weights + i * s.keys, d.dlse != nullptr ? d.dlse[i] : T(0), T(1), ds);
     for (std::size_t j = 0; j < s.keys; ++j) {
       if (!head.mask.sees(i, j)) continue;
       if (d.dq != nullptr) add_scaled(d.dq + i * s.q_stride, scale * ds[j], d.k + j * s.k_stride, s.key_width);

@@ -31,8 +31,21 @@ template <class T>
 Batch<T> load(const T* p, Whole) {
   return Batch<T>::load_unaligned(p);
 }
-#ifdef __AVX2__
-/// All bits of the first n lanes.
+// Masked loads and stores touch the part's memory alone.
+#if defined(__AVX512F__)
+inline Batch<float> load(const float* p, Part part, float padding = 0) {
+  return _mm512_mask_loadu_ps(_mm512_set1_ps(padding), static_cast<__mmask16>((1u << part.n) - 1), p);
+}
+inline Batch<double> load(const double* p, Part part, double padding = 0) {
+  return _mm512_mask_loadu_pd(_mm512_set1_pd(padding), static_cast<__mmask8>((1u << part.n) - 1), p);
+}
+inline void store(float* p, Batch<float> x, Part part) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << part.n) - 1), x);
+}
+inline void store(double* p, Batch<double> x, Part part) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << part.n) - 1), x);
+}
+#elif defined(__AVX2__)
 inline __m256i first_lanes(std::size_t n, float) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -119,29 +132,39 @@ double sum_of(std::size_t n, F&& f) {
   return total;
 }
 
-/// Zero in the lanes beyond the extent, for terms whose padding is not 0 by itself.
+/// 0, 1, 2, ...
 template <class T>
-Batch<T> cut(Batch<T> x, Whole) {
+Batch<T> first_numbers() {
+  alignas(64) T number[lanes<T>];
+  for (std::size_t i = 0; i < lanes<T>; ++i) number[i] = static_cast<T>(i);
+  return Batch<T>::load_aligned(number);
+}
+/// `padding` in the lanes beyond the extent.
+template <class T>
+Batch<T> cut(Batch<T> x, Whole, T /*padding*/ = T(0)) {
   return x;
 }
 template <class T>
-Batch<T> cut(Batch<T> x, Part part) {
-  alignas(64) T buffer[lanes<T>];
-  x.store_aligned(buffer);
-  return load(buffer, part);
+Batch<T> cut(Batch<T> x, Part part, T padding = T(0)) {
+  return xsimd::select(first_numbers<T>() < Batch<T>(static_cast<T>(part.n)), x, Batch<T>(padding));
 }
 
+/// Largest lane.
+template <class T>
+T max_of(Batch<T> m) {
+  alignas(64) T buffer[lanes<T>];
+  m.store_aligned(buffer);
+  for (std::size_t half = lanes<T> / 2; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half; ++i) buffer[i] = buffer[i + half] > buffer[i] ? buffer[i + half] : buffer[i];
+  return buffer[0];
+}
 /// Largest of n numbers; -inf for none. NaN may be lost: callers see it in the sum of exponentials.
 template <class T>
 T max_of(const T* x, std::size_t n) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   Batch<T> m(lowest);
   sweep<T>(n, [&](std::size_t i, auto extent) { m = xsimd::max(m, load(x + i, extent, lowest)); });
-  alignas(64) T buffer[lanes<T>];
-  m.store_aligned(buffer);
-  T result = lowest;
-  for (T candidate : buffer) result = candidate > result ? candidate : result;
-  return result;
+  return max_of(m);
 }
 
 /// False if any of n numbers is infinite or NaN (x - x is 0 for finite x alone).

@@ -1,0 +1,50 @@
+#pragma once
+// Queries beside each other and the keys that they may see, for kernel files.
+
+#include <algorithm>
+
+#include <xtape/framework/kernels/attention_head.hpp>
+
+namespace xtape::kernels {
+
+/// The keys that query i sees and those between, in whole vectors where there are as many keys.
+template <class T>
+struct Span {
+  std::size_t first, last;
+  Span(const Head<T>& head, std::size_t i)
+      : first(head.mask.begin(i) / lanes<T> * lanes<T>),
+        last(std::min((head.mask.end(i) + lanes<T> - 1) / lanes<T> * lanes<T>, head.s.keys)) {
+    if (head.mask.end(i) == 0) first = last = 0;
+  }
+  std::size_t size() const { return last - first; }
+  /// Zeros where the query sees nothing anyway.
+  void clear_outside(T* row, std::size_t keys) const {
+    std::fill(row, row + first, T(0));
+    std::fill(row + last, row + keys, T(0));
+  }
+};
+
+/// Some queries and the keys that they may see.
+struct Strip {
+  std::size_t first_query, queries, first_key, keys;
+};
+/// f(strip) for strips that cover all queries. Where queries see different keys, strips are low, so that less is
+/// computed that nobody sees.
+template <class T, class F>
+void for_each_strip(const Head<T>& head, F f) {
+  constexpr std::size_t low = 32;
+  const std::size_t height = head.mask.narrows() ? low : head.s.queries;
+  for (std::size_t i = 0; i < head.s.queries; i += height) {
+    const std::size_t last = std::min(i + height, head.s.queries);
+    std::size_t first_key = head.s.keys, last_key = 0;
+    for (std::size_t query = i; query < last; ++query) {
+      const Span<T> span(head, query);
+      if (span.size() == 0) continue;
+      first_key = std::min(first_key, span.first), last_key = std::max(last_key, span.last);
+    }
+    if (last_key == 0) first_key = 0;
+    f(Strip{i, last - i, first_key, last_key - first_key});
+  }
+}
+
+}  // namespace xtape::kernels
