@@ -7,6 +7,7 @@
 #include <xtape/xtape.hpp>
 #include "common/flags.hpp"
 #include "common/progress.hpp"
+#include "common/run_profile.hpp"
 
 namespace {
 
@@ -57,7 +58,7 @@ std::vector<std::int64_t> decode(const EncoderDecoder<float>& model, Tape<float>
   return answer;
 }
 
-int run(std::uint64_t seed, double label_smoothing) {
+int run(std::uint64_t seed, double label_smoothing, const std::optional<std::string>& profile_file) {
   Rng rng(seed);
   EncoderDecoder<float> model({.source_vocabulary = vocabulary,
                                .target_vocabulary = vocabulary,
@@ -74,11 +75,13 @@ int run(std::uint64_t seed, double label_smoothing) {
   Adam<float> optimizer(list, {.betas = {0.9, 0.98}, .eps = 1e-9});
   const InverseSquareRootSchedule rate{.factor = 0.5, .width = width, .warmup = 400};
   Tape<float> tape(seed);
+  const RunProfile profile(tape, profile_file);
   Progress progress;
   const Stopwatch clock;
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     double training = 0, evaluation = 0;
     for (std::size_t i = 0; i < batches; ++i) {
+      const auto step = tape.span("step");
       tape.clear();
       optimizer.zero_grad();
       const Var<float> loss = loss_of(model, tape, random_rows(rng), label_smoothing);
@@ -99,6 +102,8 @@ int run(std::uint64_t seed, double label_smoothing) {
                               epochs, training, evaluation, optimizer.learning_rate(), duration_text(clock.seconds())));
     progress.finish();
   }
+
+  profile.finish();
 
   tape.set_training(false);
   const Tokens source = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};  // 0 has never been seen
@@ -122,7 +127,14 @@ int main(int argc, char** argv) {
   flags.add("--label_smoothing", label_smoothing, "the tutorial's first example has none",
             {.allowed = Range{0.0, 0.9}});
   flags.add("--threads", threads, "worker threads; does not change the result", {.allowed = Range{1, 1024}});
-  if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
-  set_threads(threads);
-  return run(seed, label_smoothing);
+  std::optional<std::string> profile;
+  add_profile_flag(flags, profile);
+  try {
+    if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
+    set_threads(threads);
+    return run(seed, label_smoothing, profile);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "annotated_copy: {}\n", error.what());
+    return 1;
+  }
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "common/run_profile.hpp"
 #include "common/training.hpp"
 
 namespace {
@@ -17,20 +18,27 @@ struct Row {
   Score score;
 };
 
-Row train_and_judge(Settings settings, std::size_t layers) {
+/// A trace for each model: profile-1.json, profile-2.json.
+std::optional<std::string> profile_of(const std::optional<std::string>& file, std::size_t layers) {
+  if (!file) return {};
+  const std::filesystem::path path = file->empty() ? "profile.json" : *file;
+  return path.parent_path() / fmt::format("{}-{}{}", path.stem().string(), layers, path.extension().string());
+}
+
+Row train_and_judge(Settings settings, std::size_t layers, const std::optional<std::string>& profile) {
   settings.layers = layers;
   const auto task = make_task(settings.task);
   auto model = make_model(settings, *task);
-  const TrainingResult result =
-      train(training_of(model, *task, settings), {}, fmt::format("{} layer{}  ", layers, layers > 1 ? "s" : ""));
+  const TrainingResult result = train(training_of(model, *task, settings), {.profile = profile_of(profile, layers)},
+                                      fmt::format("{} layer{}  ", layers, layers > 1 ? "s" : ""));
   xtape::Tape<float> tape;
   return {layers, count(xtape::parameters<float>(model)), result.steps,
           judge(model, tape, *task, Part::verdict, judged, settings.seed)};
 }
 
-int run(const Settings& settings) {
+int run(const Settings& settings, const std::optional<std::string>& profile) {
   fmt::print("Random letters, then the same again from a random place: after kqwdz|q a model must say wdz.\n\n");
-  const Row one = train_and_judge(settings, 1), two = train_and_judge(settings, 2);
+  const Row one = train_and_judge(settings, 1, profile), two = train_and_judge(settings, 2, profile);
   fmt::print("\nlayers  parameters  steps  letters right  repetitions right\n");
   for (const auto& [layers, parameters, steps, score] : {one, two})
     fmt::print("{:6}  {:10}  {:5}  {:12.1f}%  {:16.1f}%\n", layers, parameters, steps, 100 * score.token_accuracy,
@@ -54,9 +62,11 @@ int main(int argc, char** argv) {
               "induction_heads");
   flags.add("--seed", settings.seed, "of weights and data", {.allowed = Range{0, 1'000'000'000}});
   flags.add("--threads", settings.threads, "worker threads; does not change the result", {.allowed = Range{1, 1024}});
+  std::optional<std::string> profile;
+  add_profile_flag(flags, profile);
   try {
     if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
-    return run(settings);
+    return run(settings, profile);
   } catch (const std::exception& error) {
     fmt::print(stderr, "induction_heads: {}\n", error.what());
     return 1;

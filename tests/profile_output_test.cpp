@@ -53,12 +53,12 @@ TEST(ProfileText, IsPerRunOfTheSpanThatWasAskedFor) {
   const auto x = tape.input(random_array<double>({2, 3}, 1), true);
   exp(x);
   for (int i = 0; i < 4; ++i) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     LayerName name;
     name.set("blocks." + std::to_string(i) + ".linear1");
     const auto here = name.enter();
     const auto y = linear(slow_op("slow", slow_op("slow", x)), tape.input(random_array<double>({2, 3}, 2)));
-    const ProfileSpan nested(&profile, "backward");
+    const auto nested = tape.span("backward");
     tape.backward(sum(y));
   }
   const std::string text = profile.to_text("step"), nested = profile.to_text("backward"), all = profile.to_text();
@@ -109,7 +109,7 @@ TEST(ProfileTrace, HoldsEveryOpWithinItsSpan) {
   LayerName name;
   name.set("middle");
   {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     const auto here = name.enter();
     tape.backward(sum(slow_op("slow", tape.input(random_array<double>({2, 3}, 1), true))));
   }
@@ -134,7 +134,7 @@ TEST(ProfileTrace, KeepsTheFirstWholeSpansAndSaysSo) {
   Tape<double> tape;
   Profile<double> profile(tape, 8);
   for (int i = 0; i < 3; ++i) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     exp(exp(tape.input(1.0)));
   }
   EXPECT_EQ(profile.events(), 9u);
@@ -151,8 +151,8 @@ TEST(ProfileTrace, IsValidWhateverNamesHold) {
   Tape<double> tape;
   Profile<double> profile(tape);
   {
-    const ProfileSpan odd(&profile, "a \"quoted\" \\ name\nof \x01 two lines");
-    const ProfileSpan invalid(&profile, "\xff");
+    const auto odd = tape.span("a \"quoted\" \\ name\nof \x01 two lines");
+    const auto invalid = tape.span("\xff");
   }
   const auto trace = trace_of(profile);
   EXPECT_EQ(events(trace, "a \"quoted\" \\ name\nof \x01 two lines").size(), 1u);

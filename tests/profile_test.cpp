@@ -48,7 +48,7 @@ TEST(Profile, CountsEveryOpByLayerAndDirection) {
   Profile<double> profile(tape);
   const auto tokens = xt::xarray<int>{{1, 2, 3}, {4, 5, 6}};
   for (int i = 0; i < 3; ++i) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     tape.clear();
     tape.backward(cross_entropy(model(tape, tokens), tokens));
   }
@@ -66,7 +66,7 @@ TEST(Profile, ChargesAnOpFromItsOpeningToItsClosing) {
   Tape<double> tape;
   Profile<double> profile(tape);
   {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     const auto y = slow_op("slow", tape.input(Array{1, 2}, true));
     take_a_nap();
     tape.backward(sum(y));
@@ -81,7 +81,7 @@ TEST(Profile, ChargesAnOpAlikeWhereNothingIsRecorded) {
   Tape<double> tape;
   Profile<double> profile(tape);
   {
-    const ProfileSpan step(&profile, "evaluation");
+    const auto step = tape.span("evaluation");
     const auto guard = tape.no_grad();
     const auto x = tape.input(Array{1, 2}, true);
     for (int i = 0; i < 2; ++i) {
@@ -103,7 +103,7 @@ TEST(Profile, CountsAnOpWithSeveralOutputsOnce) {
   Tape<double> tape;
   Profile<double> profile(tape);
   for (const bool gradient : {true, false}) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     tape.clear();
     const auto x = tape.input(random_array<double>({2, 3, 8}, 1), gradient);
     std::optional<Tape<double>::NoGrad> guard;
@@ -122,7 +122,7 @@ TEST(Profile, TakesTheTimeOfOpsInsideAnOpFromItsOwn) {
   Tape<double> tape;
   Profile<double> profile(tape);
   {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     const auto x = tape.input(Array{1, 2});
     slow_op("outer", x, [&] { slow_op("inner", exp(x)), one_hot(tape, tape.integers(xt::xarray<int>{0}), 2); });
   }
@@ -139,11 +139,11 @@ TEST(Profile, EndsAnOpThatIsNotClosedWhenTheNextThingBegins) {
   Profile<double> profile(tape);
   const auto indices = [&] { return tape.integers(xt::xarray<int>{0, 1}); };
   for (int i = 0; i < 2; ++i) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     tape.clear();
     const auto x = one_hot(tape, indices(), 3);
     {
-      const ProfileSpan data(&profile, "data");
+      const auto data = tape.span("data");
       take_a_nap();
     }
     slow_op("slow", x);
@@ -165,14 +165,14 @@ TEST(Profile, IsGoodAfterAnOpHasThrown) {
   const auto fail = [] { throw Failure{}; };
   for (const bool in_span : {true, false}) {
     tape.clear();
-    std::optional<ProfileSpan> step;
-    if (in_span) step.emplace(&profile, "step");
+    std::optional<Tape<double>::Span> step;
+    if (in_span) step.emplace(tape, "step");
     const auto x = exp(tape.input(Array{1, 2}, true));
     EXPECT_THROW(slow_op("failing", x, fail), Failure);
   }
   tape.clear();  // the last one had no span around it that could have ended it
   for (const bool fails : {true, false}) {
-    const ProfileSpan step(&profile, "step");
+    const auto step = tape.span("step");
     tape.clear();
     const auto x = tape.input(Array{1, 2}, true), y = tape.output("sometimes", {2}, x);
     xt::noalias(y.value()) = 1.0 * x.value();
@@ -197,7 +197,7 @@ TEST(Profile, KeepsTwoTapesApartAndEndsWithItsBlock) {
   Profile<double> first(one);
   {
     Profile<double> second(two);
-    const ProfileSpan here(&first, "here");
+    const auto here = one.span("here");
     exp(one.input(1.0)), exp(two.input(1.0)), sin(two.input(1.0));
     EXPECT_EQ(forward(second, "exp").calls, 1u);
     EXPECT_EQ(forward(second, "sin").calls, 1u);
@@ -205,6 +205,29 @@ TEST(Profile, KeepsTwoTapesApartAndEndsWithItsBlock) {
   sin(two.input(1.0));
   EXPECT_EQ(forward(first, "exp").calls, 1u);
   EXPECT_EQ(forward(first, "sin").calls, 0u);
+}
+
+TEST(Profile, TakesSpansWithinSpansAndNoneThatBeganBefore) {
+  Tape<double> tape;
+  std::optional<Tape<double>::Span> before(std::in_place, tape, "before");
+  Profile<double> profile(tape);
+  for (int i = 0; i < 2; ++i) {
+    const auto outer = tape.span("outer");
+    const auto inner = tape.span("inner"), innermost = tape.span("inner");
+    take_a_nap();
+  }
+  before.reset();
+  exp(tape.input(1.0));  // stands in no span
+  EXPECT_EQ(span(profile, "before").calls, 0u);
+  EXPECT_EQ(span(profile, "outer").calls, 2u);
+  EXPECT_EQ(span(profile, "inner").calls, 4u);
+  EXPECT_GE(span(profile, "outer").seconds, 2 * nap);
+  const auto& entries = profile.entries();
+  ASSERT_EQ(entries.size(), 5u);  // the whole, outer, inner, inner, exp
+  EXPECT_EQ(entries[2].within, 1u);
+  EXPECT_EQ(entries[3].within, 2u);
+  EXPECT_EQ(entries[4].within, 0u);
+  EXPECT_GE(entries[3].self_seconds, 2 * nap);
 }
 
 TEST(Profile, LeavesEveryBitAsItIs) {
@@ -216,17 +239,16 @@ TEST(Profile, LeavesEveryBitAsItIs) {
     Tape<float> tape(3);
     std::optional<Profile<float>> profile;
     if (profiled) profile.emplace(tape);
-    ProfileLog* log = profiled ? &*profile : nullptr;
     const auto tokens = xt::xarray<int>{{1, 2, 3, 0, 2, 2}, {4, 5, 6, 1, 1, 6}};
     std::vector<float> numbers;
     for (int i = 0; i < 3; ++i) {
-      const ProfileSpan step(log, "step");
+      const auto step = tape.span("step");
       tape.clear();
       const auto loss = cross_entropy(model(tape, tokens), tokens);
       numbers.push_back(loss.item());
       optimizer.zero_grad();
       tape.backward(loss);
-      const ProfileSpan here(log, "optimizer");
+      const auto here = tape.span("optimizer");
       optimizer.step();
     }
     for (const auto& [name, parameter] : parameters<float>(model))

@@ -184,6 +184,23 @@ TEST(TapeObserver, MayBringAnother) {
   EXPECT_EQ(lines, (Lines{"g opened exp", "g closed exp", "g opened sin", "g closed sin"}));
 }
 
+TEST(TapeObserver, IsToldOfSpansAsTheyBeginAndEnd) {
+  struct Spans : TapeObserver<double> {
+    Lines lines;
+    void span_began(const char* name) override { lines.push_back(name); }
+    void span_ended() override { lines.push_back("end"); }
+  } spans;
+  Tape<double> tape;
+  const auto unseen = tape.span("unseen");
+  tape.observe(spans);
+  {
+    const auto outer = tape.span("outer");
+    { const auto inner = tape.span("inner"); }
+    tape.clear();
+  }
+  EXPECT_EQ(spans.lines, (Lines{"outer", "inner", "end", "end"}));
+}
+
 // ---- looking at a record
 
 TEST(Record, GivesValuesByTheirPlace) {

@@ -122,8 +122,12 @@ Training make_training(Model& model, const Settings& s, const Text& text, nlohma
   training.clip = s.grad_clip;
   training.threads = s.threads;
   training.forward = [&model, s, &text](Tape<float>& tape, std::uint64_t step, std::size_t part, Reduction reduction) {
-    const auto starts = random_starts(s, text.training().size(), step, part);
-    const auto [inputs, targets] = windows_at(tape, text.training(), starts, s.block_size);
+    const auto batch = [&] {
+      const auto here = tape.span("batch");
+      const auto starts = random_starts(s, text.training().size(), step, part);
+      return windows_at(tape, text.training(), starts, s.block_size);
+    };
+    const auto [inputs, targets] = batch();
     const Var<float> loss = cross_entropy(model(tape, inputs), targets, {.reduction = reduction});
     const std::size_t tokens = s.batch_size * s.block_size;
     return MicroBatch{loss, tokens, s.batch_size, tokens};

@@ -57,6 +57,15 @@ template void Flags::add(const std::string&, std::string&, const std::string&, c
 template void Flags::add(const std::string&, std::vector<std::string>&, const std::string&, const FlagOptions&);
 template void Flags::add(const std::string&, std::vector<std::int64_t>&, const std::string&, const FlagOptions&);
 
+void Flags::add_with_or_without_value(const std::string& name, std::optional<std::string>& variable,
+                                      const std::string& value, const std::string& help) {
+  const auto read = [&variable](const std::vector<std::string>& given) {
+    variable = given.empty() ? "" : given[0];
+    return true;
+  };
+  app_->add_option(name, read, help)->expected(0, 1)->type_name("[" + value + "]");
+}
+
 void Flags::add_switch(const std::string& name, bool& variable, const std::string& help) {
   app_->add_flag(name, variable, help);
 }

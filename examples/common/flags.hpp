@@ -48,6 +48,9 @@ class Flags {
   /// std::vector<std::int64_t>, which take all values that follow.
   template <class T>
   void add(const std::string& name, T& variable, const std::string& help, const FlagOptions& options = {});
+  /// A flag that may stand alone: then the variable is "".
+  void add_with_or_without_value(const std::string& name, std::optional<std::string>& variable,
+                                 const std::string& value, const std::string& help);
   /// True if the flag is given. "=false" may follow it.
   void add_switch(const std::string& name, bool& variable, const std::string& help);
   /// `read` makes what it likes of the value. It throws xtape::Error where it is none, with what comes after "--name:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/run_profile.hpp"
 #include "common/trainer.hpp"
 
 namespace examples {
@@ -16,6 +17,7 @@ void add_run_flags(Flags& flags, RunOptions& options) {
             {.allowed = Range{1, 1'000'000}});
   flags.add("--stop_after", options.stop_after, "save and end after this step; --resume then goes on",
             {.allowed = Range{1, 1'000'000'000}, .show_default = false});
+  add_profile_flag(flags, options.profile);
 }
 
 void check_run_flags(const Flags& flags, const RunOptions& options) {
@@ -24,7 +26,7 @@ void check_run_flags(const Flags& flags, const RunOptions& options) {
                    "--stop_after needs --out: without a folder nothing is kept to go on with");
     return;
   }
-  constexpr std::array allowed = {"--threads", "--keep", "--stop_after"};
+  constexpr std::array allowed = {"--threads", "--keep", "--stop_after", "--profile"};
   for (const std::string& name : flags.given())
     xtape::require(name == "--resume" || std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
                    "{} does not go with --resume: a run goes on with its own settings, and only {} may be given", name,

@@ -9,6 +9,7 @@
 #include <xtape/framework/train/require_finite.hpp>
 #include "common/progress.hpp"
 #include "common/run_folder.hpp"
+#include "common/run_profile.hpp"
 #include "common/stop_signal.hpp"
 
 namespace examples {
@@ -22,9 +23,25 @@ struct StepOutcome {
   std::size_t tokens = 0;
 };
 
+MicroBatch forward_of(const Training& training, Tape<float>& tape, std::uint64_t step, std::size_t part,
+                      Reduction reduction) {
+  const auto here = tape.span("forward");
+  return training.forward(tape, step, part, reduction);
+}
+
+void backward_of(Var<float> loss, const ParameterList<float>& parameters) {
+  {
+    const auto here = loss.tape().span("backward");
+    loss.tape().backward(loss);
+  }
+  const auto here = loss.tape().span("require finite");
+  require_finite(loss, parameters);
+}
+
 /// One update. Of several micro-batches each adds the gradient of its sum, and the whole is divided once, by the
 /// targets of all: as one batch that holds them (see gradients.hpp).
 StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<float>& optimizer, std::uint64_t step) {
+  const auto whole_step = tape.span("step");
   const bool whole = training.accumulation == 1;
   StepOutcome outcome;
   std::size_t counted = 0, row = 0;
@@ -33,9 +50,8 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
   for (std::size_t part = 0; part < training.accumulation; ++part) {
     tape.clear();
     tape.set_step(step, row);
-    const MicroBatch micro = training.forward(tape, step, part, whole ? Reduction::mean : Reduction::sum);
-    tape.backward(micro.loss);
-    require_finite(micro.loss, optimizer.parameters());
+    const MicroBatch micro = forward_of(training, tape, step, part, whole ? Reduction::mean : Reduction::sum);
+    backward_of(micro.loss, optimizer.parameters());
     outcome.loss += micro.loss.item();
     outcome.tokens += micro.tokens;
     counted += micro.counted;
@@ -45,13 +61,18 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
     divide_grad(optimizer.parameters(), counted);
     outcome.loss /= static_cast<double>(std::max<std::size_t>(1, counted));
   }
-  outcome.norm = clip_grad_norm(optimizer.parameters(),
-                                training.clip > 0 ? training.clip : std::numeric_limits<double>::infinity());
+  {
+    const auto here = tape.span("clip");
+    outcome.norm = clip_grad_norm(optimizer.parameters(),
+                                  training.clip > 0 ? training.clip : std::numeric_limits<double>::infinity());
+  }
+  const auto here = tape.span("optimizer");
   optimizer.step();
   return outcome;
 }
 
 Evaluation evaluation_of(const Training& training, Tape<float>& tape) {
+  const auto here = tape.span("evaluation");
   tape.clear();
   tape.set_training(false);
   const auto nothing_recorded = tape.no_grad();
@@ -101,6 +122,7 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
   else if (run.step > 0)
     fmt::print("goes on from step {} of {}\n", run.step, training.steps);
 
+  const RunProfile profile(tape, options.profile, folder.path());
   const StopSignal signal(folder.kept());
   const auto stops = [&] { return options.stop_after > 0 && run.step >= options.stop_after; };
   Progress progress;
@@ -143,9 +165,13 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
                              optimizer.learning_rate(), pace_since));
     }
     stop = stops() || signal.received() != 0;
-    if (evaluate || stop) folder.save(run, optimizer);
+    if (evaluate || stop) {
+      const auto here = tape.span("checkpoint");
+      folder.save(run, optimizer);
+    }
   }
   progress.erase();
+  profile.finish();
 
   TrainingResult result;
   result.steps = run.step;

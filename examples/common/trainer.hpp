@@ -20,12 +20,13 @@ struct RunOptions {
   bool overwrite = false;        // a new run may take the place of one in `out`
   std::size_t keep = 2;          // newest checkpoints that stay, besides the best
   std::uint64_t stop_after = 0;  // end after so many steps of the whole run, as a signal would; 0 = never
+  std::optional<std::string> profile = {};  // file for a trace of where the time goes, see run_profile.hpp
 };
 
 void add_run_flags(Flags& flags, RunOptions& options);
-/// After the command line was read: with --resume only --threads, --keep and --stop_after may be given, since all other
-/// settings are those of the checkpoint; and --stop_after needs a folder. Throws xtape::Error, a sentence with the
-/// flag.
+/// After the command line was read: with --resume only --threads, --keep, --stop_after and --profile may be given,
+/// since all other settings are those of the checkpoint; and --stop_after needs a folder. Throws xtape::Error, a
+/// sentence with the flag.
 void check_run_flags(const Flags& flags, const RunOptions& options);
 
 /// The forward pass of one micro-batch.

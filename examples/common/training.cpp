@@ -40,7 +40,10 @@ Training training_of(TransformerLm<float>& model, const Task& task, const Settin
           .threads = s.threads,
           .forward = [&model, &task, rows = s.batch, seed = s.seed](Tape<float>& tape, std::uint64_t step, std::size_t,
                                                                     Reduction reduction) -> MicroBatch {
-            const Batch batch = task.training_batch(rows, seed, step);
+            const Batch batch = [&] {
+              const auto here = tape.span("batch");
+              return task.training_batch(rows, seed, step);
+            }();
             const Mask real = tape.lengths(batch.lengths, batch.tokens.shape(1));
             const Var<float> logits = model(tape, batch.tokens, {.allow_keys = real});
             return {.loss = cross_entropy(logits, batch.targets, {.reduction = reduction}),

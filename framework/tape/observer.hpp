@@ -7,7 +7,8 @@
 
 namespace xtape {
 
-/// Is told of every op (Tape::observe). An exception that it throws ends the forward or backward.
+/// Is told of every op (Tape::observe). An exception that it throws ends the forward or backward; span_ended must throw
+/// none.
 template <class T>
 class TapeObserver {
  public:
@@ -19,6 +20,9 @@ class TapeObserver {
   virtual void closed(Var<T>) {}
   /// Stands in place of the callback of the op whose first output this is: `run` runs it.
   virtual void backward(Var<T>, const std::function<void()>& run) { run(); }
+  /// A stretch of the program with this name has begun (Tape::span). The last to begin is the first to end.
+  virtual void span_began(const char*) {}
+  virtual void span_ended() {}
 };
 
 }  // namespace xtape

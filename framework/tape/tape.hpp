@@ -75,6 +75,7 @@ class Tape {
  public:
   class NoGrad;
   class Scope;
+  class Span;
   class Workspace;
 
   /// The seed determines dropout, together with the step (see set_step).
@@ -169,6 +170,8 @@ class Tape {
   /// come stands outermost around a callback; one that is told already is not told twice, but counts as the last.
   void observe(TapeObserver<T>& observer) { unobserve(observer), observers_.push_back(&observer); }
   void unobserve(TapeObserver<T>& observer) { std::erase(observers_, &observer); }
+  /// Gives observers a name for what the program does while the guard lives: `const auto here = tape.span("data");`.
+  [[nodiscard]] Span span(const char* name) { return Span(*this, name); }
   /// Number of values on the tape.
   std::size_t size() const { return nodes_.size(); }
   /// The value recorded at a place, counted from 0, and the place of a value: the same in every run of one program.
@@ -304,6 +307,23 @@ class Tape<T>::NoGrad {
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
   ~NoGrad() { --tape_.no_grad_depth_; }
+
+ private:
+  Tape& tape_;
+};
+
+/// A guard: while it lives, what happens is told under its name.
+template <class T>
+class Tape<T>::Span {
+ public:
+  Span(Tape& tape, const char* name) : tape_(tape) {
+    for (std::size_t i = 0; i < tape_.observers_.size(); ++i) tape_.observers_[i]->span_began(name);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+  ~Span() {
+    for (std::size_t i = 0; i < tape_.observers_.size(); ++i) tape_.observers_[i]->span_ended();
+  }
 
  private:
   Tape& tape_;

@@ -61,6 +61,12 @@ void ProfileLog::end(std::size_t frame) {
   if (frames_.size() == frame + 1) pop(now);
 }
 
+/// Ends the innermost span. One that had begun before the profile did is none of its own.
+void ProfileLog::end_span() {
+  for (std::size_t frame = frames_.size(); frame-- > 0;)
+    if (entries_[frames_[frame].entry].kind == ProfileKind::span) return end(frame);
+}
+
 void ProfileLog::close(std::size_t place, std::size_t element_bytes) {
   const Clock::time_point now = Clock::now();
   std::size_t first = frames_.size();
@@ -83,14 +89,6 @@ void ProfileLog::close(std::size_t place, std::size_t element_bytes) {
 
 std::size_t ProfileLog::traced_events() const {
   return events_ > traced_.size() && whole_ > 0 ? whole_ : traced_.size();
-}
-
-ProfileSpan::ProfileSpan(ProfileLog* log, std::string_view name) : log_(log) {
-  if (log_ != nullptr) frame_ = log_->begin(ProfileKind::span, name, "", {}, {});
-}
-
-ProfileSpan::~ProfileSpan() {
-  if (log_ != nullptr) log_->end(frame_);
 }
 
 template <class T>
@@ -121,6 +119,16 @@ void Profile<T>::backward(Var<T> first, const std::function<void()>& run) {
     ~Ending() { profile.end(frame); }
   } ending{*this, begin(ProfileKind::backward, first.op(), first.layer(), first.shape(), backward_cost(first))};
   run();
+}
+
+template <class T>
+void Profile<T>::span_began(const char* name) {
+  begin(ProfileKind::span, name, "", {}, {});
+}
+
+template <class T>
+void Profile<T>::span_ended() {
+  end_span();
 }
 
 template class Profile<float>;

@@ -59,11 +59,11 @@ class ProfileLog {
   std::size_t begin(ProfileKind kind, std::string_view name, const char* layer, const Shape& shape, OperationCost cost,
                     std::size_t place = no_place);
   void end(std::size_t frame);
+  void end_span();
   /// The op whose first output stands at this place is closed.
   void close(std::size_t place, std::size_t element_bytes);
 
  private:
-  friend class ProfileSpan;
   /// What has begun and not ended.
   struct Frame {
     std::size_t entry, place;
@@ -93,29 +93,13 @@ class ProfileLog {
   Clock::time_point start_ = Clock::now();
 };
 
-/// A stretch of a program with a name, from here to the end of the block. Spans may contain ops and other spans. A null
-/// log measures nothing, at no cost:
-///
-///   const ProfileSpan here(log, "optimizer");
-class ProfileSpan {
- public:
-  ProfileSpan(ProfileLog* log, std::string_view name);
-  ProfileSpan(const ProfileSpan&) = delete;
-  ProfileSpan& operator=(const ProfileSpan&) = delete;
-  ~ProfileSpan();
-
- private:
-  ProfileLog* log_;
-  std::size_t frame_ = 0;
-};
-
 /// Watches a tape while it lives:
 ///
 ///   Profile<float> profile(tape);
 ///   for (...) {
-///     const ProfileSpan step(&profile, "step");
-///     ...                                            // forward and backward on the tape
-///     const ProfileSpan here(&profile, "optimizer");
+///     const auto step = tape.span("step");
+///     ...                                       // forward and backward
+///     const auto here = tape.span("optimizer");
 ///     optimizer.step();
 ///   }
 ///   std::cout << profile.to_text("step");
@@ -135,6 +119,8 @@ class Profile : public ProfileLog, TapeObserver<T> {
   void opened(Var<T> y) override;
   void closed(Var<T> first) override;
   void backward(Var<T> first, const std::function<void()>& run) override;
+  void span_began(const char* name) override;
+  void span_ended() override;
   Tape<T>& tape_;
 };
 
