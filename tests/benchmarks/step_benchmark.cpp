@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 
@@ -23,12 +24,12 @@ struct Counted {
 void run_workload(benchmark::State& state, const Make& make, Counted counted) {
   const auto workload = make();
   workload->run();  // the first run finds out how much memory it takes
+  const auto began = std::chrono::steady_clock::now();
   for (auto _ : state) workload->run();
-  const auto runs = static_cast<double>(state.iterations());
-  if (const double gflop = workload->gflop(); gflop > 0)
-    state.counters["GFLOP/s"] = benchmark::Counter(gflop * runs, benchmark::Counter::kIsRate);
-  if (counted.name != nullptr)
-    state.counters[counted.name] = benchmark::Counter(counted.each * runs, benchmark::Counter::kIsRate);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double runs_a_second = static_cast<double>(state.iterations()) / seconds;
+  if (workload->gflop() > 0) state.counters["GFLOP/s"] = workload->gflop() * runs_a_second;
+  if (counted.name != nullptr) state.counters[counted.name] = counted.each * runs_a_second;
 }
 
 void add(const std::string& name, Make make, Counted counted = {}) {
