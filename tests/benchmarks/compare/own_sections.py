@@ -8,7 +8,7 @@ import time
 import measure
 import workers
 from sections import PRODUCT
-from tables import Column, number, ratio_text, table
+from tables import Column, bytes_text, milliseconds, number, ratio_text, table
 
 EXPONENTS = {  # at most; the slack is for overheads at the small end and for noise
     "attention time over T": 2.1,
@@ -57,7 +57,7 @@ def growth(run):
 
 def show_growth(result):
     def amount(row, value):
-        return f"{1000 * value:.4g} ms" if row["unit"] == "s" else f"{value / 1e6:.3g} MB"
+        return f"{milliseconds(value)} ms" if row["unit"] == "s" else bytes_text(value)
 
     columns = [Column("", lambda r: r["name"]), Column("exponent", lambda r: f"{r['exponent']:.2f}"),
                Column("at most", lambda r: number(r["required"])), Column("", lambda r: r["verdict"]),

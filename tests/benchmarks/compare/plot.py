@@ -2,7 +2,9 @@
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, MARGIN, PANEL_HEIGHT, GAP = 860, 50, 250, 46
+from tables import bytes_text, milliseconds
+
+WIDTH, MARGIN, PANEL_HEIGHT, GAP = 860, 50, 270, 46
 BLUE, GREY, RED, GREEN = "#2b6cb0", "#718096", "#c53030", "#2f855a"
 
 
@@ -32,7 +34,8 @@ class Picture:
 
 
 def bars(picture, title, rows):
-    """rows: (label, value, p10, p90, required, goal). A red mark is what is required, a green one the goal."""
+    """rows: (label, value, p10, p90, required, goal). A red mark is what is required, a green one the goal; a bar that
+    falls short of the first of these is grey."""
     left, bar_height, step = 190, 14, 22
     longest = max(max(row[3], row[4] or 0, row[5] or 0) for row in rows)
     scale = (WIDTH - left - MARGIN - 60) / longest
@@ -41,7 +44,7 @@ def bars(picture, title, rows):
     for i, (label, value, low, high, required, goal) in enumerate(rows):
         y = top + 16 + i * step
         picture.text(left - 8, y + 11, label, "end")
-        picture.bar(left, y, value * scale, bar_height, BLUE if not required or value >= required else GREY)
+        picture.bar(left, y, value * scale, bar_height, BLUE if value >= (required or goal or 0) else GREY)
         picture.line(left + low * scale, y + 7, left + high * scale, y + 7, "black")
         for bound, color in ((required, RED), (goal, GREEN)):
             if bound:
@@ -53,7 +56,7 @@ def bars(picture, title, rows):
 def curve(picture, left, width, row, guide):
     """One panel of a size and an amount, both logarithmic; the dashed line has the exponent `guide`."""
     sizes, amounts = row["sizes"], row["amounts"]
-    top, bottom = picture.height + 26, picture.height + PANEL_HEIGHT - 40
+    top, bottom = picture.height + 30, picture.height + PANEL_HEIGHT - 60
     x0, x1 = math.log(sizes[0]), math.log(sizes[-1])
     guides = [amounts[-1] * (s / sizes[-1]) ** guide for s in sizes]
     y0, y1 = math.log(min(*amounts, *guides)), math.log(max(*amounts, *guides))
@@ -74,7 +77,7 @@ def curve(picture, left, width, row, guide):
         picture.dot(x, y, BLUE)
         picture.text(x, bottom + 16, str(size), "middle", 10)
     for amount in (amounts[0], amounts[-1]):
-        shown = f"{1000 * amount:.3g} ms" if row["unit"] == "s" else f"{amount / 1e6:.3g} MB"
+        shown = f"{milliseconds(amount)} ms" if row["unit"] == "s" else bytes_text(amount)
         x, y = place(sizes[amounts.index(amount)], amount)
         picture.text(x + (6 if amount == amounts[0] else -6), y - 8, shown, "start" if amount == amounts[0] else "end", 10)
     picture.text(left + width, bottom + 32, f"dashed: size^{guide}", "end", 10, GREY)
