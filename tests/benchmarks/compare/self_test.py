@@ -87,13 +87,13 @@ class Output(unittest.TestCase):
 class Protocol(unittest.TestCase):
     program = ("import json, sys\nfor line in sys.stdin:\n"
                "    words = line.split()\n"
-               "    print(json.dumps({'error': 'no'} if words[0] == 'fail' else {'seconds': 0.02 * int(words[1])}), flush=True)\n")
+               "    print(json.dumps({'error': 'no'} if words[0] == 'fail' else {'seconds': 0.045 * int(words[1])}), flush=True)\n")
 
     def test_a_block_is_as_long_as_asked_and_an_error_is_raised(self):
         with workers.Worker([sys.executable, "-c", self.program]) as worker:
             worker.warm_up(0.15)
-            self.assertEqual(worker.steps, 8)
-            self.assertAlmostEqual(worker.block(), 0.02)
+            self.assertEqual(worker.steps, 4)  # the least that fill it
+            self.assertAlmostEqual(worker.block(), 0.045)
             with self.assertRaisesRegex(RuntimeError, "no"):
                 worker.ask("fail")
 

@@ -1,6 +1,7 @@
 """Processes that are timed: each side has its own, waits without using a processor, and works when told to."""
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -45,7 +46,7 @@ class Worker:
         """Runs once, and again to find out how many steps fill a block. Returns the seconds of a step."""
         first = self.ask("run", 1)["seconds"]
         second = first if first > 10 * block_seconds else self.ask("run", 1)["seconds"]
-        self.steps = max(1, round(block_seconds / second + 0.5))
+        self.steps = math.ceil(block_seconds / second)
         return second
 
     def block(self):
