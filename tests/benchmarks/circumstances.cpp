@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <xtape/framework/base/parallel.hpp>
+#include <xtape/framework/kernels/gemm.hpp>
 
 // Of OpenBLAS alone; absent from other BLAS libraries.
 extern "C" {
@@ -32,12 +33,18 @@ std::string blas() {
                      kind >= 0 && kind < 3 ? kinds[kind] : "unknown threads");
 }
 
+std::string products() {
+  using kernels::GemmCode;
+  return kernels::can_run(GemmCode::avx512) ? "own, AVX-512" : kernels::can_run(GemmCode::avx2) ? "own, AVX2" : "BLAS";
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> circumstances() {
   return {{"machine", field("/proc/cpuinfo", "model name")},
           {"processors", field("/proc/self/status", "Cpus_allowed_list")},
           {"threads", fmt::format("{}", threads())},
+          {"matrix products", products()},
           {"blas", blas()},
           {"compiled", XTAPE_COMPILE_FLAGS}};
 }

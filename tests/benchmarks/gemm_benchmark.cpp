@@ -1,22 +1,19 @@
-// Matrix products of the four configurations, in the three forms that a linear layer needs, beside OpenBLAS on the same
+// Matrix products of the four configurations, in the three forms that a linear layer needs, beside BLAS on the same
 // shapes in turn.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 
-#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 #include "benchmarks.hpp"
-#include "blas.hpp"
 #include "workloads.hpp"
 
 namespace xtape::benchmarks {
 namespace {
 
-using kernels::Transpose;
+using namespace kernels;
 
 /// One product C (m, n) = op(A) op(B) with an inner extent k.
 struct Product {
@@ -48,59 +45,37 @@ constexpr Form forms[] = {
      }},  // dy^T x
 };
 
-double seconds_of(auto&& f) {
-  const auto began = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-}
-
 struct Matrices {
   std::vector<float> a, b, c;
   explicit Matrices(const Product& p) : a(p.m * p.k, 0.5f), b(p.k * p.n, 0.25f), c(p.m * p.n) {}
 };
 
-/// On one thread, in turn with OpenBLAS. The share is of its rate: above 1 is faster.
-void run_gemm(benchmark::State& state, const Product& p) {
-  Matrices x(p);
-  const auto flag = [](bool transposed) { return transposed ? Transpose::yes : Transpose::no; };
-  const auto ours = [&] {
-    kernels::gemm(flag(p.transpose_a), flag(p.transpose_b), p.m, p.n, p.k, 1.0f, x.a.data(), p.lda(), x.b.data(),
-                  p.ldb(), 0.0f, x.c.data(), p.n);
-  };
-  const auto theirs = [&] {
-    blas_gemm(p.transpose_a, p.transpose_b, p.m, p.n, p.k, x.a.data(), p.lda(), x.b.data(), p.ldb(), x.c.data(), p.n);
-  };
-  ours();  // the first call tells OpenBLAS to stay on one thread
-  theirs();
-  double our_seconds = 0, their_seconds = 0;
-  for (auto _ : state) {
-    const double seconds = seconds_of(ours);
-    state.SetIterationTime(seconds);
-    our_seconds += seconds;
-    their_seconds += seconds_of(theirs);
-  }
-  state.counters["GFLOP/s"] = 1e-9 * p.flop() * static_cast<double>(state.iterations()) / our_seconds;
-  state.counters["of_OpenBLAS"] = their_seconds / our_seconds;
-}
+Transpose flag(bool transposed) { return transposed ? Transpose::yes : Transpose::no; }
 
-/// On all threads, in turn with one.
-void run_parallel_gemm(benchmark::State& state, const Product& p) {
+/// In turn with BLAS, and on all threads also in turn with one. Counters above 1 are faster.
+void run_gemm(benchmark::State& state, const Product& p, bool parallel) {
   Matrices x(p);
-  const auto flag = [](bool transposed) { return transposed ? Transpose::yes : Transpose::no; };
-  const auto run = [&](auto&& gemm) {
+  const auto seconds_by = [&](GemmCode code, bool on_all_threads) {
+    use_gemm_code(code);
+    const auto gemm = on_all_threads ? parallel_gemm<float> : kernels::gemm<float>;
+    const auto began = std::chrono::steady_clock::now();
     gemm(flag(p.transpose_a), flag(p.transpose_b), p.m, p.n, p.k, 1.0f, x.a.data(), p.lda(), x.b.data(), p.ldb(), 0.0f,
-         x.c.data(), p.n);
+         x.c.data(), p.n, nullptr);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
-  run(kernels::parallel_gemm<float>);
-  double parallel_seconds = 0, serial_seconds = 0;
+  seconds_by(GemmCode::blas, parallel);  // which has to wake up
+  double own = 0, blas = 0, serial = 0;
   for (auto _ : state) {
-    const double seconds = seconds_of([&] { run(kernels::parallel_gemm<float>); });
+    const double seconds = seconds_by(GemmCode::automatic, parallel);
     state.SetIterationTime(seconds);
-    parallel_seconds += seconds;
-    serial_seconds += seconds_of([&] { run(kernels::gemm<float>); });
+    own += seconds;
+    blas += seconds_by(GemmCode::blas, parallel);
+    if (parallel) serial += seconds_by(GemmCode::automatic, false);
   }
-  state.counters["GFLOP/s"] = 1e-9 * p.flop() * static_cast<double>(state.iterations()) / parallel_seconds;
-  state.counters["of_one_thread"] = serial_seconds / parallel_seconds;
+  use_gemm_code(GemmCode::automatic);
+  state.counters["GFLOP/s"] = 1e-9 * p.flop() * static_cast<double>(state.iterations()) / own;
+  state.counters["of_BLAS"] = blas / own;
+  if (parallel) state.counters["of_one_thread"] = serial / own;
 }
 
 }  // namespace
@@ -119,9 +94,11 @@ void add_gemm_benchmarks() {
     for (const auto& layer : layers)
       for (const Form& form : forms) {
         const Product product = form.product(rows, layer.in, layer.out);
-        const std::string name = fmt::format("/{}/{}/{}", c.name, layer.name, form.name);
-        benchmark::RegisterBenchmark(("gemm" + name).c_str(), run_gemm, product)->UseManualTime();
-        benchmark::RegisterBenchmark(("parallel_gemm" + name).c_str(), run_parallel_gemm, product)->UseManualTime();
+        for (const bool parallel : {false, true})
+          benchmark::RegisterBenchmark(
+              fmt::format("{}/{}/{}/{}", parallel ? "parallel_gemm" : "gemm", c.name, layer.name, form.name).c_str(),
+              run_gemm, product, parallel)
+              ->UseManualTime();
       }
   }
 }

@@ -3,7 +3,7 @@
 //   prepare train B,T,V,width,heads,layers    makes the workload; nothing is resident of it before
 //   prepare attention B,T,width,heads
 //   prepare decode B,T,V,width,heads,layers   128 new tokens a run
-//   prepare product WIDTH
+//   prepare product WIDTH                     of two square matrices; blas_product: by BLAS
 //   run N        -> {"seconds": ...}
 //   memory       -> bytes: resident before prepare and after it, the most since, and what a step needs by design
 //   circumstances, configurations, attention_sizes
@@ -88,10 +88,11 @@ class Worker {
     } else if (kind == "attention") {
       const auto n = read_numbers(size, 4);
       workload_ = attention_step({n[0], n[1], n[2], n[3]});
-    } else if (kind == "product") {
-      workload_ = blas_product(read_numbers(size, 1)[0]);
+    } else if (kind == "product" || kind == "blas_product") {
+      const std::size_t width = read_numbers(size, 1)[0];
+      workload_ = kind == "product" ? matrix_product(width) : blas_product(width);
     } else {
-      throw Error("[prepare] expected train, attention, decode or product, got " + kind);
+      throw Error("[prepare] expected train, attention, decode, product or blas_product, got " + kind);
     }
     prepared_ = resident("VmRSS");
     return {{"gflop", workload_->gflop()}};

@@ -1,14 +1,9 @@
 #include "workloads.hpp"
 
 #include <filesystem>
-#include <xtensor/xrandom.hpp>
 
+#include <xtape/framework/kernels/gemm.hpp>
 #include <xtape/xtape.hpp>
-#include "blas.hpp"
-
-// Of OpenBLAS alone; absent from other BLAS libraries.
-extern "C" [[gnu::weak]] void openblas_set_num_threads(int);
-extern "C" [[gnu::weak]] int openblas_get_parallel(void);
 
 namespace xtape::benchmarks {
 namespace {
@@ -108,15 +103,15 @@ class Decoding : public Workload {
   std::size_t new_tokens_;
 };
 
-class BlasProduct : public Workload {
+class MatrixProduct : public Workload {
  public:
-  explicit BlasProduct(std::size_t width) : n_(width), a_(n_ * n_, 0.5f), b_(n_ * n_, 0.25f), c_(n_ * n_) {
-    if (openblas_set_num_threads && openblas_get_parallel && openblas_get_parallel() == 1) openblas_set_num_threads(1);
+  MatrixProduct(std::size_t width, kernels::GemmCode code)
+      : n_(width), a_(n_ * n_, 0.5f), b_(n_ * n_, 0.25f), c_(n_ * n_) {
+    kernels::use_gemm_code(code);
   }
   void run() override {
-    parallel_chunks(n_, n_ / 4, [&](std::size_t begin, std::size_t end) {
-      blas_gemm(false, false, end - begin, n_, n_, &a_[begin * n_], n_, b_.data(), n_, &c_[begin * n_], n_);
-    });
+    constexpr auto as_it_is = kernels::Transpose::no;
+    kernels::parallel_gemm(as_it_is, as_it_is, n_, n_, n_, 1.0f, a_.data(), n_, b_.data(), n_, 0.0f, c_.data(), n_);
   }
   double gflop() const override { return 2e-9 * number(n_) * number(n_) * number(n_); }
 
@@ -203,7 +198,12 @@ std::unique_ptr<Workload> attention_step(const AttentionSize& size) { return std
 std::unique_ptr<Workload> decoding(const Configuration& c, std::size_t new_tokens) {
   return std::make_unique<Decoding>(c, new_tokens);
 }
-std::unique_ptr<Workload> blas_product(std::size_t width) { return std::make_unique<BlasProduct>(width); }
+std::unique_ptr<Workload> matrix_product(std::size_t width) {
+  return std::make_unique<MatrixProduct>(width, kernels::GemmCode::automatic);
+}
+std::unique_ptr<Workload> blas_product(std::size_t width) {
+  return std::make_unique<MatrixProduct>(width, kernels::GemmCode::blas);
+}
 std::unique_ptr<Workload> gradient_check() { return std::make_unique<GradientCheck>(); }
 std::unique_ptr<Workload> saving(const Configuration& c, const std::string& path) {
   return std::make_unique<FileOf>(c, path, false);

@@ -48,7 +48,9 @@ std::unique_ptr<Workload> training_step(const Configuration& configuration);
 std::unique_ptr<Workload> attention_step(const AttentionSize& size);
 /// `new_tokens` further tokens of one prompt of eight, greedily, with a cache.
 std::unique_ptr<Workload> decoding(const Configuration& configuration, std::size_t new_tokens);
-/// The product of two square matrices: OpenBLAS on as many threads as parallel loops have, each with rows of its own.
+/// The product of two square matrices on all threads, by the code that the library would choose, or by BLAS: for the
+/// whole process from then on.
+std::unique_ptr<Workload> matrix_product(std::size_t width);
 std::unique_ptr<Workload> blas_product(std::size_t width);
 /// The gradient check of an attention layer of the medium configuration, in double.
 std::unique_ptr<Workload> gradient_check();

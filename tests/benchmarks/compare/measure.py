@@ -1,5 +1,6 @@
 """Times in turn, and what follows from them."""
 import math
+import os
 import statistics
 import time
 
@@ -67,3 +68,24 @@ def verdict(value, required=None, goal=None, at_most=False):
     if required is None:
         return "" if goal is None else "short of goal"
     return "met" if reaches(required) else "missed"
+
+
+class OtherWork:
+    """How many processors others used since it was made, on average. Processes of our own count once they have ended."""
+
+    def __init__(self):
+        self.began, self.busy, self.own = time.monotonic(), self.busy_seconds(), self.own_seconds()
+
+    @staticmethod
+    def busy_seconds():
+        with open("/proc/stat") as stat:
+            user, nice, system, _idle, _wait, interrupts, soft_interrupts = map(int, stat.readline().split()[1:8])
+        return (user + nice + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def own_seconds():
+        return sum(os.times()[:4])
+
+    def processors(self):
+        others = (self.busy_seconds() - self.busy) - (self.own_seconds() - self.own)
+        return max(0.0, others / (time.monotonic() - self.began))

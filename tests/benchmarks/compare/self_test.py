@@ -59,6 +59,12 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(log, ["ours", "theirs"] * 3)
         self.assertEqual(times, {"ours": [0.1] * 3, "theirs": [0.3] * 3})
 
+    def test_our_own_work_is_not_that_of_others(self):
+        others = measure.OtherWork()
+        others.began -= 10
+        others.busy_seconds, others.own_seconds = (lambda: others.busy + 5), (lambda: others.own + 2)
+        self.assertAlmostEqual(others.processors(), 0.3, places=2)
+
 
 class Output(unittest.TestCase):
     def test_numbers_stand_to_the_right_and_words_to_the_left(self):
