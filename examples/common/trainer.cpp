@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/train/gradients.hpp>
@@ -27,6 +26,8 @@ struct StepOutcome {
 StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<float>& optimizer, std::uint64_t step) {
   const bool whole = training.accumulation == 1;
   StepOutcome outcome;
+  StepOptions update;
+  if (training.clip > 0) update.max_norm = training.clip;
   std::size_t counted = 0, row = 0;
   optimizer.set_learning_rate(training.learning_rate(step));
   optimizer.zero_grad();
@@ -35,7 +36,7 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
     tape.set_step(step, row);
     const MicroBatch micro = training.forward(tape, step, part, whole ? Reduction::mean : Reduction::sum);
     tape.backward(micro.loss);
-    require_finite(micro.loss, optimizer.parameters());
+    update.norm = require_finite(micro.loss, optimizer.parameters());
     outcome.loss += micro.loss.item();
     outcome.tokens += micro.tokens;
     counted += micro.counted;
@@ -43,11 +44,10 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
   }
   if (!whole) {
     divide_grad(optimizer.parameters(), counted);
+    update.norm.reset();
     outcome.loss /= static_cast<double>(std::max<std::size_t>(1, counted));
   }
-  outcome.norm = clip_grad_norm(optimizer.parameters(),
-                                training.clip > 0 ? training.clip : std::numeric_limits<double>::infinity());
-  optimizer.step();
+  outcome.norm = optimizer.step(update);
   return outcome;
 }
 
