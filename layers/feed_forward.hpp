@@ -27,15 +27,21 @@ struct FeedForward {
         activation(options.activation),
         dropout(options.dropout) {}
 
-  Var<T> operator()(Var<T> x) const {
-    const Var<T> hidden = linear1(x);
-    return linear2(dropout(activation == Activation::relu   ? relu(hidden)
-                           : activation == Activation::gelu ? gelu(hidden)
-                                                            : gelu_tanh(hidden)));
-  }
+  Var<T> operator()(Var<T> x) const { return linear2(dropout(activated(x))); }
   void visit(auto&& f) {
     f("linear1", linear1);
     f("linear2", linear2);
+  }
+
+ private:
+  /// activation(linear1(x)), which is one op for those that cost something.
+  Var<T> activated(Var<T> x) const {
+    if (activation == Activation::relu) return relu(linear1(x));
+    const auto here = linear1.name.enter();
+    OptionalOperand<T> bias;
+    if (linear1.bias) bias = *linear1.bias;
+    return activation == Activation::gelu ? linear_gelu(x, linear1.weight, bias)
+                                          : linear_gelu_tanh(x, linear1.weight, bias);
   }
 };
 

@@ -140,7 +140,7 @@ const Place places[] = {
     {"blocks.0.norm1", "layer_norm", 1, "gain (blocks.0.norm1.weight)"},
     {"blocks.0.self_attn.out_proj", "linear", 1, "weight (blocks.0.self_attn.out_proj.weight)"},
     {"blocks.1.self_attn", "attention", 1, "k"},
-    {"blocks.1", "gelu", 0, "x"},
+    {"blocks.1.linear1", "linear_gelu", 0, "x"},
     {"head", "linear", 0, "x"}  // the last
 };
 
@@ -191,9 +191,10 @@ TEST(Blame, SeesATransposedGradientAndAnUpstreamGradientThatIsIgnored) {
   Planted transposed("blocks.1.self_attn.out_proj", "linear", 1, transposing);
   EXPECT_TRUE(names_only(blame_in(model, {&transposed}), "blocks.1.self_attn.out_proj", "linear",
                          "weight (blocks.1.self_attn.out_proj.weight)"));
-  Planted ignoring("blocks.0", "gelu", 0);
+  Planted ignoring("token_embedding", "embedding", 0);
   ignoring.upstream_ignored = true;
-  EXPECT_TRUE(names_only(blame_in(model, {&ignoring}), "blocks.0", "gelu", "x"));
+  EXPECT_TRUE(
+      names_only(blame_in(model, {&ignoring}), "token_embedding", "embedding", "weight (token_embedding.weight)"));
 }
 
 TEST(Blame, NamesBothOfTwoFaultyOpsInTheOrderOfRecording) {
@@ -364,7 +365,7 @@ TEST(Blame, LeavesParametersAsTheyWere) {
       EXPECT_EQ(p.has_grad() ? Numbers(p.grad_data(), p.grad_data() + p.size()) : Numbers(), grads[i]);
     }
   };
-  Planted planted("blocks.0.linear1", "linear", 1, factor(1.01));
+  Planted planted("blocks.0.linear1", "linear_gelu", 1, factor(1.01));
   EXPECT_EQ(blame_in(model, {&planted}).size(), 1u);
   expect_unchanged();
 

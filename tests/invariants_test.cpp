@@ -69,7 +69,7 @@ Var<double> watched_model(Tape<double>& tape, Bits& keep, Parameter<double>& tab
   const auto projected = keep(linear(mixed.output, weight(self.out_proj.weight), weight(*self.out_proj.bias)));
   const auto y = keep(x + projected);
   const auto norm2 = keep(layer_norm(y, weight(block.norm2->weight), weight(block.norm2->bias)));
-  const auto hidden = keep(gelu(keep(linear(norm2, weight(linear1.weight), weight(*linear1.bias)))));
+  const auto hidden = keep(linear_gelu(norm2, weight(linear1.weight), weight(*linear1.bias)));
   const auto z = keep(y + keep(linear(hidden, weight(linear2.weight), weight(*linear2.bias))));
   const auto logits = keep(matmul(keep(z * keep(tanh(z))), keep(transpose(weight(table)))));
   const auto parts = keep(concat({keep(slice(logits, 1, 0, 2)), keep(slice(logits, 1, 2, 4))}, 1));

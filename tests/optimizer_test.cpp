@@ -172,14 +172,61 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       const xt::xarray<float> gradient = random_array<float>({100'003}, step + 2, 10);
       std::copy(gradient.begin(), gradient.end(), list[0].parameter.grad_data());
-      clip_grad_norm(list, 1);
-      adamw.step();
+      if (step == 0) clip_grad_norm(list, 1);
+      adamw.step({.max_norm = .5});
     }
     return values_of(list[0].parameter);
   };
   const xt::xarray<float> one = run(1);
   for (const int count : {2, 3}) EXPECT_EQ(run(count), one) << count;
   set_threads(before);
+}
+
+TEST(Optimizer, AStepThatClipsIsAClippedStepButKeepsTheGradients) {
+  const auto changed_by = [](auto optimizer_of, bool within) {
+    ParameterList<double> list;
+    list.emplace_back("large", parameter_of(random_array<double>({9'001}, 1)));
+    list.emplace_back("small", parameter_of(random_array<double>({3}, 2)));
+    auto optimizer = optimizer_of(list);
+    std::vector<double> norms;
+    for (const double scale : {10., .001, 1.}) {  // the second needs no clipping
+      for (auto& entry : list) {
+        const xt::xarray<double> g = scale * random_array<double>(entry.parameter.shape(), 3);
+        std::copy(g.begin(), g.end(), entry.parameter.grad_data());
+        norms.push_back(g(0));
+      }
+      if (!within) norms.push_back(clip_grad_norm(list, 1));
+      const double norm = within ? optimizer.step({.max_norm = 1}) : optimizer.step();
+      if (within) norms.push_back(norm);
+      if (within) {
+        for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(list[i].parameter.grad()(0), norms[norms.size() - 3 + i]);
+      }
+    }
+    EXPECT_GT(norms[2], 100);
+    return std::tuple(norms, values_of(list[0].parameter), values_of(list[1].parameter));
+  };
+  const auto agree = [&](auto optimizer_of) {
+    const auto [norms, large, small] = changed_by(optimizer_of, false);
+    const auto [norms_within, large_within, small_within] = changed_by(optimizer_of, true);
+    EXPECT_EQ(norms, norms_within);
+    EXPECT_LE(error_between(large_within, large), 1e-14);
+    EXPECT_LE(error_between(small_within, small), 1e-14);
+  };
+  agree([](auto list) { return Sgd<double>(list, {.momentum = .9, .weight_decay = .1}); });
+  agree([](auto list) { return Adam<double>(list, {.learning_rate = .1, .weight_decay = .1}); });
+  agree([](auto list) { return AdamW<double>(list, {.learning_rate = .1}); });
+}
+
+TEST(Optimizer, ANormThatIsKnownIsTaken) {
+  auto list = one_weight<double>(1, 4);
+  Sgd<double> sgd(list, {.learning_rate = .5});
+  EXPECT_EQ(sgd.step({.max_norm = 2 + 1e-6, .norm = 8}), 8.0);  // not that of the gradient, so that it is seen
+  EXPECT_NEAR(list[0].parameter.value()(0), 1 - .5 * 4 * .25, 1e-6);
+  for (const double bad : {-1.0, std::nan("")})
+    expect_message<Error>([&] { sgd.step({.max_norm = bad}); }, {"[Sgd]", "max_norm", "negative"});
+  EXPECT_EQ(sgd.step({.max_norm = 0}), 4.0);
+  EXPECT_NEAR(list[0].parameter.value()(0), .5, 1e-6);
+  EXPECT_EQ(sgd.steps(), 2U);
 }
 
 TEST(Optimizer, AFrozenParametersOldGradientStopsNothing) {

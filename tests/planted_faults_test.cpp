@@ -172,6 +172,8 @@ const std::vector<Invisible> invisible = {
     {"layer_norm", 1, Fault::transposed, "the gain is a vector"},
     {"layer_norm", 2, Fault::transposed, "the bias is a vector"},
     {"linear", 2, Fault::transposed, "the bias is a vector"},
+    {"linear_gelu", 2, Fault::transposed, "the bias is a vector"},
+    {"linear_gelu_tanh", 2, Fault::transposed, "the bias is a vector"},
     {"rms_norm", 1, Fault::transposed, "the gain is a vector"},
 };
 

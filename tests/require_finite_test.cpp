@@ -175,7 +175,7 @@ TEST(RequireFinite, ABiasThatHidesIsBlamedForNothing) {
     };
     const Var<T> fine = attend(q, q);
     tape.backward(fine);
-    require_finite(fine, list);
+    EXPECT_EQ(require_finite(fine, list), grad_norm(list));
 
     // Scores that overflow: finite inputs beside the bias, so attention made it; or keys that are not finite.
     const T large = std::sqrt(std::numeric_limits<T>::max()) * T(16);

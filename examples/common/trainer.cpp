@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/train/gradients.hpp>
@@ -29,13 +28,14 @@ MicroBatch forward_of(const Training& training, Tape<float>& tape, std::uint64_t
   return training.forward(tape, step, part, reduction);
 }
 
-void backward_of(Var<float> loss, const ParameterList<float>& parameters) {
+/// Returns the norm of the gradients.
+double backward_of(Var<float> loss, const ParameterList<float>& parameters) {
   {
     const auto here = loss.tape().span("backward");
     loss.tape().backward(loss);
   }
   const auto here = loss.tape().span("require finite");
-  require_finite(loss, parameters);
+  return require_finite(loss, parameters);
 }
 
 /// One update. Of several micro-batches each adds the gradient of its sum, and the whole is divided once, by the
@@ -44,6 +44,8 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
   const auto whole_step = tape.span("step");
   const bool whole = training.accumulation == 1;
   StepOutcome outcome;
+  StepOptions update;
+  if (training.clip > 0) update.max_norm = training.clip;
   std::size_t counted = 0, row = 0;
   optimizer.set_learning_rate(training.learning_rate(step));
   optimizer.zero_grad();
@@ -51,7 +53,7 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
     tape.clear();
     tape.set_step(step, row);
     const MicroBatch micro = forward_of(training, tape, step, part, whole ? Reduction::mean : Reduction::sum);
-    backward_of(micro.loss, optimizer.parameters());
+    update.norm = backward_of(micro.loss, optimizer.parameters());
     outcome.loss += micro.loss.item();
     outcome.tokens += micro.tokens;
     counted += micro.counted;
@@ -59,15 +61,11 @@ StepOutcome training_step(const Training& training, Tape<float>& tape, AdamW<flo
   }
   if (!whole) {
     divide_grad(optimizer.parameters(), counted);
+    update.norm.reset();
     outcome.loss /= static_cast<double>(std::max<std::size_t>(1, counted));
   }
-  {
-    const auto here = tape.span("clip");
-    outcome.norm = clip_grad_norm(optimizer.parameters(),
-                                  training.clip > 0 ? training.clip : std::numeric_limits<double>::infinity());
-  }
   const auto here = tape.span("optimizer");
-  optimizer.step();
+  outcome.norm = optimizer.step(update);
   return outcome;
 }
 

@@ -6,25 +6,18 @@
 #include <xtape/framework/kernels/simd.hpp>
 
 namespace xtape::kernels {
-namespace {
-constexpr std::size_t chunk = 8192;
-}
-
 template <class T>
 void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b) {
   const Batch<T> rate(static_cast<T>(step.learning_rate)), momentum(static_cast<T>(step.momentum)),
-      decay(static_cast<T>(step.weight_decay));
-  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
-    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
-      const std::size_t i = begin + at;
-      Batch<T> direction = load(g + i, extent) + decay * load(w + i, extent);
-      if (b != nullptr) {
-        const Batch<T> sum = momentum * load(b + i, extent) + direction;
-        store(b + i, sum, extent);
-        direction = step.nesterov ? direction + momentum * sum : sum;
-      }
-      store(w + i, load(w + i, extent) - rate * direction, extent);
-    });
+      decay(static_cast<T>(step.weight_decay)), factor(static_cast<T>(step.gradient_factor));
+  sweep<T>(n, [&](std::size_t i, auto extent) {
+    Batch<T> direction = factor * load(g + i, extent) + decay * load(w + i, extent);
+    if (b != nullptr) {
+      const Batch<T> sum = momentum * load(b + i, extent) + direction;
+      store(b + i, sum, extent);
+      direction = step.nesterov ? direction + momentum * sum : sum;
+    }
+    store(w + i, load(w + i, extent) - rate * direction, extent);
   });
 }
 
@@ -36,23 +29,21 @@ void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T*
   const Batch<T> beta2 = constant(step.beta2), rest2 = constant(1 - step.beta2);
   const Batch<T> eps = constant(step.eps), rate = constant(step.learning_rate / step.correction1);
   const Batch<T> root_correction = constant(1 / std::sqrt(step.correction2));
-  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
-    sweep<T>(end - begin, [&](std::size_t at, auto extent) {
-      const std::size_t i = begin + at;
-      const Batch<T> weight = load(w + i, extent), gradient = load(g + i, extent) + l2_decay * weight;
-      const Batch<T> first = beta1 * load(m + i, extent) + rest1 * gradient;
-      const Batch<T> second = beta2 * load(v + i, extent) + rest2 * gradient * gradient;
-      store(m + i, first, extent);
-      store(v + i, second, extent);
-      store(w + i, keep * weight - rate * first / (xsimd::sqrt(second) * root_correction + eps), extent);
-    });
+  const Batch<T> factor = constant(step.gradient_factor);
+  sweep<T>(n, [&](std::size_t i, auto extent) {
+    const Batch<T> weight = load(w + i, extent), gradient = factor * load(g + i, extent) + l2_decay * weight;
+    const Batch<T> first = beta1 * load(m + i, extent) + rest1 * gradient;
+    const Batch<T> second = beta2 * load(v + i, extent) + rest2 * gradient * gradient;
+    store(m + i, first, extent);
+    store(v + i, second, extent);
+    store(w + i, keep * weight - rate * first / (xsimd::sqrt(second) * root_correction + eps), extent);
   });
 }
 
 template <class T>
 void approach(double rate, std::size_t n, const T* x, T* average) {
   const Batch<T> step(static_cast<T>(rate));
-  parallel_chunks(n, chunk, [&](std::size_t begin, std::size_t end) {
+  parallel_chunks(n, 8192, [&](std::size_t begin, std::size_t end) {
     sweep<T>(end - begin, [&](std::size_t at, auto extent) {
       const std::size_t i = begin + at;
       const Batch<T> before = load(average + i, extent);

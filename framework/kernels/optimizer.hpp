@@ -1,5 +1,6 @@
 #pragma once
-// Updates of a parameter from its gradient, one pass each.
+// Updates of a parameter from its gradient, one pass each. They run on the calling thread: a loop over pieces of all
+// parameters stands above them.
 
 #include <cstddef>
 
@@ -8,9 +9,10 @@ namespace xtape::kernels {
 struct SgdStep {
   double learning_rate, momentum, weight_decay;
   bool nesterov;
+  double gradient_factor = 1;  // from clipping
 };
-/// With d = g + weight_decay w: b = momentum b + d; w -= learning_rate b, or learning_rate (d + momentum b) if
-/// nesterov. `b` may be null if momentum is 0.
+/// With d = gradient_factor g + weight_decay w: b = momentum b + d; w -= learning_rate b, or learning_rate (d +
+/// momentum b) if nesterov. `b` may be null if momentum is 0.
 template <class T>
 void sgd_update(const SgdStep& step, std::size_t n, const T* g, T* w, T* b);
 
@@ -18,6 +20,7 @@ struct AdamStep {
   double learning_rate, beta1, beta2, eps;
   double l2_decay, decoupled_decay;  // added to the gradient; taken off the weight (Loshchilov and Hutter 2019)
   double correction1, correction2;   // 1 - beta^t
+  double gradient_factor = 1;        // from clipping
 };
 /// Adam (Kingma and Ba 2015, algorithm 1) and its variants of weight decay (Loshchilov and Hutter 2019, algorithm 2),
 /// in PyTorch's order of operations.

@@ -101,20 +101,19 @@ void sum_backward(const Reduction& plan, const T* dy, T* dx, T scale, bool accum
       put(accumulate, row + i, value, extent);
     });
   };
-  const std::size_t rows = k0 * r0 * k1;
-  const std::size_t chunk = std::max<std::size_t>(1, 8192 / std::max<std::size_t>(1, r1 * k2));
-  parallel_chunks(rows, chunk, [&, k1 = k1, r0 = r0, r1 = r1, k2 = k2](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const T* source = dy + (i / k1 / r0 * k1 + i % k1) * k2;
-      T* target = dx + i * r1 * k2;
-      if (k2 == 1) {
-        spread([value = Batch<T>(*source)](std::size_t, auto) { return value; }, r1, target);
-      } else {
-        for (std::size_t r = 0; r < r1; ++r)
-          spread([&](std::size_t c, auto extent) { return load(source + c, extent); }, k2, target + r * k2);
-      }
-    }
-  });
+  const std::size_t run = k2 == 1 ? r1 : k2;  // numbers in a row of dx that come of one number, or of one row of dy
+  parallel_chunks(k0 * r0 * k1 * r1 * k2, 8192,
+                  [&, k1 = k1, r0 = r0, r1 = r1, k2 = k2](std::size_t begin, std::size_t end) {
+                    for (std::size_t i = begin; i < end;) {
+                      const std::size_t row = i / (r1 * k2), at = i % run, n = std::min(run - at, end - i);
+                      const T* source = dy + (row / k1 / r0 * k1 + row % k1) * k2;
+                      if (k2 == 1)
+                        spread([value = Batch<T>(*source)](std::size_t, auto) { return value; }, n, dx + i);
+                      else
+                        spread([&](std::size_t c, auto extent) { return load(source + at + c, extent); }, n, dx + i);
+                      i += n;
+                    }
+                  });
 }
 
 template void sum_forward(const Reduction&, const float*, float*, float, bool);

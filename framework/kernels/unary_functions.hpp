@@ -4,6 +4,7 @@
 
 #include <numbers>
 
+#include <xtape/framework/kernels/normal.hpp>
 #include <xtape/framework/kernels/simd.hpp>
 
 namespace xtape::kernels {
@@ -179,40 +180,51 @@ struct Relu {
     return xsimd::select(x <= B(0), B(0), dy);
   }
 };
+/// f(x) and f'(x), for functions where both share most of their work.
+template <class B>
+struct ValueAndSlope {
+  B value, slope;
+};
 /// x Phi(x), with Phi the distribution function of the normal distribution (Hendrycks and Gimpel 2016, section 2).
 /// Derivative: Phi(x) + x phi(x).
 struct Gelu {
   template <class B>
-  static B phi_integral(B x) {
-    return B(0.5) * (B(1) + xsimd::erf(x * B(std::numbers::sqrt2 / 2)));
+  static ValueAndSlope<B> value_and_slope(B x) {
+    const auto [distribution, density] = normal_of(x);
+    // Beyond 50 the density is 0, and an infinite x must not meet it.
+    const B bounded = xsimd::min(B(50), xsimd::max(B(-50), x));
+    return {x * distribution, distribution + bounded * density};
   }
   template <class B>
   B forward(B x) const {
-    return x * phi_integral(x);
+    return value_and_slope(x).value;
   }
   template <class B>
   B backward(B x, B, B dy) const {
-    const B density = xsimd::exp(B(-0.5) * x * x) * B(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    return dy * (phi_integral(x) + x * density);
+    return dy * value_and_slope(x).slope;
   }
 };
-/// x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3) (the same, section 2).
+/// x (1 + tanh(u)) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) (the same, section 2).
+/// Derivative: s + x s (1 - s) 2 u', where s = sigmoid(2 u).
 struct GeluTanh {
   template <class B>
-  static B inner(B x) {
-    return B(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + B(0.044715) * x * x * x);
+  static ValueAndSlope<B> value_and_slope(B x) {
+    const B c(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+    const B twice_u = c * (x + B(0.044715) * x * x * x);
+    const B e = xsimd::exp(-xsimd::abs(twice_u)), one_plus = B(1) + e;
+    const B s = xsimd::select(x < B(0), e, B(1)) / one_plus;
+    // Beyond 50 s is 0 or 1 to the last bit, and x^2 must not overflow against s (1 - s) = 0.
+    const B bounded = xsimd::min(B(50), xsimd::max(B(-50), x));
+    const B twice_slope_of_u = c * (B(1) + B(3 * 0.044715) * bounded * bounded);
+    return {x * s, s + bounded * twice_slope_of_u * (e / (one_plus * one_plus))};
   }
   template <class B>
   B forward(B x) const {
-    return B(0.5) * x * (B(1) + xsimd::tanh(inner(x)));
+    return value_and_slope(x).value;
   }
   template <class B>
   B backward(B x, B, B dy) const {
-    const B t = xsimd::tanh(inner(x));
-    // Beyond 50 the tanh is 1 to the last bit, and x^2 must not overflow against 1 - t^2 = 0.
-    const B bounded = xsimd::min(xsimd::max(x, B(-50)), B(50));
-    const B slope = B(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (B(1) + B(3 * 0.044715) * bounded * bounded);
-    return dy * B(0.5) * ((B(1) + t) + bounded * (B(1) - t * t) * slope);
+    return dy * value_and_slope(x).slope;
   }
 };
 /// x, but at least low and at most high. The derivative is 1 from low to high, both included.

@@ -1,51 +1,114 @@
+#include <xtape/framework/kernels/bias_gelu.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 #include <xtape/framework/kernels/reduce.hpp>
+#include <xtape/framework/kernels/rows.hpp>
 #include <xtape/framework/ops/ops.hpp>
 
 namespace xtape {
+namespace {
+
+using kernels::GeluForm;
+using kernels::parallel_gemm;
+using kernels::Transpose;
+
+/// The operands of x weight^T + bias, checked: x (rows, in), weight (out, in), bias (out,).
+template <class T>
+struct LinearOperands {
+  Var<T> x, w, b;
+  bool has_bias;
+  std::size_t rows, in, out;
+
+  LinearOperands(const char* op, Var<T> x_, Operand<T> weight, OptionalOperand<T> bias)
+      : x(x_), w(weight.on(x.tape(op))), b(bias ? bias->on(x.tape(op)) : Var<T>()), has_bias(bias.has_value()) {
+    tape_of(op, x, w, has_bias ? b : x);
+    const Shape sx = x.shape(), sw = w.shape();
+    require<ShapeError>(sw.rank() == 2, "[{}] weight must be (out, in), got {}", op, sw);
+    require<ShapeError>(sx.rank() > 0 && sx.back() == sw[1], "[{}] x must be (..., {}) to match weight {}, got {}", op,
+                        sw[1], sw, sx);
+    if (has_bias)
+      require<ShapeError>(b.shape() == Shape{sw[0]}, "[{}] bias must be ({},) to match weight {}, got {}", op, sw[0],
+                          sw, b.shape());
+    rows = sx.rows(), in = sw[1], out = sw[0];
+  }
+  Var<T> output(const char* op) const {
+    const Shape shape = x.shape().with_back(out);
+    return has_bias ? x.tape().output(op, shape, x, w, b) : x.tape().output(op, shape, x, w);
+  }
+  /// y = x weight^T + start, where null is 0.
+  void multiply(T* y, const T* start) const {
+    parallel_gemm(Transpose::no, Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(), in, T(0), y, out, start);
+  }
+  /// The gradients of x and weight from that of their product.
+  void multiply_backward(const T* dy) const {
+    if (x.requires_grad()) {  // dx = dy weight
+      const auto [dx, accumulate] = x.tape().slot(x);
+      parallel_gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, w.data(), in, T(accumulate), dx, in);
+    }
+    if (w.requires_grad()) {  // dweight = dy^T x
+      const auto [dw, accumulate] = w.tape().slot(w);
+      parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in, T(accumulate), dw, in);
+    }
+  }
+};
+
+template <class T>
+Var<T> linear_then_gelu(const char* op, GeluForm form, Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
+  const LinearOperands<T> operands(op, x, weight, bias);
+  const std::size_t rows = operands.rows, out = operands.out, n = rows * out;
+  Var<T> y = operands.output(op);
+  const T* const b = operands.has_bias ? operands.b.data() : nullptr;
+  if (!y.requires_grad()) {  // nothing is kept: y takes the product, then gelu of it
+    operands.multiply(y.data(), nullptr);
+    kernels::bias_gelu_forward<T>(form, rows, out, y.data(), b, y.data(), nullptr);
+    return y;
+  }
+  T* const slope = x.tape().scratch(n);  // takes the product, then gelu' of it
+  operands.multiply(slope, nullptr);
+  kernels::bias_gelu_forward(form, rows, out, slope, b, y.data(), slope);
+  x.tape().on_backward(y, [=] {
+    Tape<T>& t = y.tape();
+    const bool wants_bias = operands.has_bias && operands.b.requires_grad();
+    const auto db = wants_bias ? t.slot(operands.b) : GradientSlot<T>{nullptr, false};
+    const auto dh = t.workspace(n), partial = t.workspace(wants_bias ? out * kernels::column_sum_pieces(rows) : 0);
+    kernels::bias_gelu_backward(rows, out, slope, t.slot(y).data, dh.data(), db.data, db.accumulate, partial.data());
+    operands.multiply_backward(dh.data());
+  });
+  return y;
+}
+
+}  // namespace
 
 template <class T>
 Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
-  Tape<T>& tape = x.tape("linear");
-  const Var<T> w = weight.on(tape), b = bias ? bias->on(tape) : Var<T>();
-  tape_of("linear", x, w, bias ? b : x);
-  const Shape sx = x.shape(), sw = w.shape();
-  require<ShapeError>(sw.rank() == 2, "[linear] weight must be (out, in), got {}", sw);
-  require<ShapeError>(sx.rank() > 0 && sx.back() == sw[1], "[linear] x must be (..., {}) to match weight {}, got {}",
-                      sw[1], sw, sx);
-  if (bias)
-    require<ShapeError>(b.shape() == Shape{sw[0]}, "[linear] bias must be ({},) to match weight {}, got {}", sw[0], sw,
-                        b.shape());
-  const bool has_bias = bias.has_value();
-  const std::size_t rows = sx.rows(), in = sw[1], out = sw[0];
-  const kernels::Reduction columns{{1, 1, 1, rows, out}};
-  Var<T> y =
-      has_bias ? tape.output("linear", sx.with_back(out), x, w, b) : tape.output("linear", sx.with_back(out), x, w);
-  kernels::parallel_gemm(kernels::Transpose::no, kernels::Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(),
-                         in, T(0), y.data(), out, has_bias ? b.data() : nullptr);
-  tape.on_backward(y, [=] {
-    Tape<T>& t = y.tape();
-    const T* dy = t.slot(y).data;
-    const auto beta = [](bool accumulate) { return accumulate ? T(1) : T(0); };
-    if (x.requires_grad()) {  // dx = dy weight
-      const auto [dx, accumulate] = t.slot(x);
-      kernels::parallel_gemm(kernels::Transpose::no, kernels::Transpose::no, rows, in, out, T(1), dy, out, w.data(), in,
-                             beta(accumulate), dx, in);
-    }
-    if (w.requires_grad()) {  // dweight = dy^T x
-      const auto [dw, accumulate] = t.slot(w);
-      kernels::parallel_gemm(kernels::Transpose::yes, kernels::Transpose::no, out, in, rows, T(1), dy, out, x.data(),
-                             in, beta(accumulate), dw, in);
-    }
-    if (has_bias && b.requires_grad()) {  // dbias = column sums of dy
-      const auto [db, accumulate] = t.slot(b);
+  const LinearOperands<T> operands("linear", x, weight, bias);
+  const kernels::Reduction columns{{1, 1, 1, operands.rows, operands.out}};
+  Var<T> y = operands.output("linear");
+  operands.multiply(y.data(), operands.has_bias ? operands.b.data() : nullptr);
+  x.tape().on_backward(y, [=] {
+    const T* dy = y.tape().slot(y).data;
+    operands.multiply_backward(dy);
+    if (operands.has_bias && operands.b.requires_grad()) {  // dbias = column sums of dy
+      const auto [db, accumulate] = y.tape().slot(operands.b);
       kernels::sum_forward(columns, dy, db, T(1), accumulate);
     }
   });
   return y;
 }
 
+template <class T>
+Var<T> linear_gelu(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
+  return linear_then_gelu("linear_gelu", GeluForm::exact, x, weight, bias);
+}
+template <class T>
+Var<T> linear_gelu_tanh(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
+  return linear_then_gelu("linear_gelu_tanh", GeluForm::by_tanh, x, weight, bias);
+}
+
 template Var<float> linear(Var<float>, Operand<float>, OptionalOperand<float>);
 template Var<double> linear(Var<double>, Operand<double>, OptionalOperand<double>);
+template Var<float> linear_gelu(Var<float>, Operand<float>, OptionalOperand<float>);
+template Var<double> linear_gelu(Var<double>, Operand<double>, OptionalOperand<double>);
+template Var<float> linear_gelu_tanh(Var<float>, Operand<float>, OptionalOperand<float>);
+template Var<double> linear_gelu_tanh(Var<double>, Operand<double>, OptionalOperand<double>);
 
 }  // namespace xtape

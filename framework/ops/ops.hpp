@@ -162,6 +162,12 @@ Var<T> matmul(Var<T> a, Operand<T> b);
 /// x (..., in), weight (out, in), bias (out,) -> x weight^T + bias (..., out).
 template <class T>
 Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias = {});
+/// gelu(linear(x, weight, bias)), where bias and gelu take one pass each way beside the products.
+template <class T>
+Var<T> linear_gelu(Var<T> x, Operand<T> weight, OptionalOperand<T> bias = {});
+/// gelu_tanh(linear(x, weight, bias)), likewise.
+template <class T>
+Var<T> linear_gelu_tanh(Var<T> x, Operand<T> weight, OptionalOperand<T> bias = {});
 
 // ---- einsum.cpp
 

@@ -108,6 +108,14 @@ template <class T>
 Var<T> linear(Var<T> x, Var<T> weight, Var<T> bias) {
   return matmul(x, transpose(weight)) + bias;
 }
+template <class T>
+Var<T> linear_gelu(Var<T> x, Var<T> weight, Var<T> bias) {
+  return gelu(reference::linear(x, weight, bias));
+}
+template <class T>
+Var<T> linear_gelu_tanh(Var<T> x, Var<T> weight, Var<T> bias) {
+  return reference::gelu_tanh(reference::linear(x, weight, bias));
+}
 
 template <class T>
 Var<T> softmax(Var<T> x) {

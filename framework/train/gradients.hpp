@@ -15,8 +15,7 @@
 //     row += inputs.shape(0);
 //     if ((i + 1) % k != 0 && i + 1 < batches.size()) continue;  // what is left at the end makes a step of its own
 //     divide_grad(optimizer.parameters(), tokens);
-//     clip_grad_norm(optimizer.parameters(), 1.0);
-//     optimizer.step();
+//     optimizer.step({.max_norm = 1.0});
 //     optimizer.zero_grad();
 //     tokens = row = 0;
 //     ++step;
@@ -42,10 +41,17 @@ std::size_t count_targets(const Targets& targets, std::int64_t ignore_index = -1
 template <class T>
 void divide_grad(const ParameterList<T>& list, std::size_t count);
 
+/// The norm of all gradients together, summed in double. Not finite if one of them is not.
+template <class T>
+double grad_norm(const ParameterList<T>& list);
+
+/// What clipping multiplies gradients of this norm by: min(1, max / (norm + 1e-6)), and 1 if the norm is not finite.
+double clip_coefficient(double norm, double max);
+
 /// Scales all gradients by min(1, max / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does, and returns the norm before
 /// it. A norm that is not finite is returned and the gradients are left alone; then the optimizer's step refuses, with
 /// the parameter's name. Gradients that need no scaling keep their bits. max = 0 scales to zero; a negative max is an
-/// Error.
+/// Error. An optimizer's step({.max_norm = max}) does the same without passes of its own.
 template <class T>
 double clip_grad_norm(const ParameterList<T>& list, double max);
 

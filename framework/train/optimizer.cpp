@@ -3,13 +3,42 @@
 #include <cmath>
 #include <limits>
 
+#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/optimizer.hpp>
+#include <xtape/framework/train/gradient_pieces.hpp>
+#include <xtape/framework/train/gradients.hpp>
 
 namespace xtape {
 namespace {
 
 void require_rate(const char* name, double rate) {
   require(rate >= 0 && std::isfinite(rate), "[{}] learning rate must be finite and not negative, got {}", name, rate);
+}
+
+template <class T>
+double squares_of(const Parameter<T>& parameter) {
+  return kernels::sum_of_squares(parameter.share().grad_data(), parameter.size());
+}
+
+/// What changes a parameter; of none that does not move the pointers are used.
+template <class T, class Step>
+struct Update {
+  Step step = {};
+  T *weight = nullptr, *first = nullptr, *second = nullptr;  // and the moments
+};
+/// Room for the updates of a list, in memory of the calling thread.
+template <class T, class Step>
+std::vector<Update<T, Step>>& updates(std::size_t count) {
+  thread_local std::vector<Update<T, Step>> room;
+  room.assign(count, {});
+  return room;
+}
+
+/// f(piece) for pieces of all parameters' gradients, on all threads.
+template <class T, class F>
+void for_each_piece(const ParameterList<T>& list, F f) {
+  const auto& pieces = detail::gradient_pieces(list);
+  parallel_for(pieces.size(), [&](std::size_t k, std::size_t) { f(pieces[k]); });
 }
 
 }  // namespace
@@ -56,17 +85,17 @@ Parameter<T>& Optimizer<T>::add_state(const std::string& name, const Shape& shap
 }
 
 template <class T>
-void Optimizer<T>::require_finite() const {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!moves(i)) continue;
-    const auto& [name, parameter] = parameters_[i];
-    const double squares = kernels::sum_of_squares(parameter.share().grad_data(), parameter.size());
-    require(
-        squares <= std::numeric_limits<T>::max(),  // NaN is not
-        "[{}] expected finite gradients, got infinity, NaN or numbers whose squares are infinite in the gradient of "
-        "{}; no parameter was changed",
-        name_, name);
-  }
+typename Optimizer<T>::Scale Optimizer<T>::measure(const StepOptions& options) const {
+  const double max_norm = options.max_norm.value_or(std::numeric_limits<double>::infinity());
+  require(max_norm >= 0, "[{}] max_norm must not be negative, got {}", name_, max_norm);
+  const double norm = options.norm ? *options.norm : grad_norm(parameters_);
+  if (!(norm * norm <= std::numeric_limits<T>::max()))  // NaN is not
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      require(!moves(i) || squares_of(parameters_[i].parameter) <= std::numeric_limits<T>::max(),
+              "[{}] expected finite gradients, got infinity, NaN or numbers whose squares are infinite in the gradient "
+              "of {}; no parameter was changed",
+              name_, parameters_[i].name);
+  return {norm, clip_coefficient(norm, max_norm)};
 }
 
 template <class T>
@@ -79,16 +108,25 @@ Sgd<T>::Sgd(ParameterList<T> parameters, const SgdOptions& options)
 }
 
 template <class T>
-void Sgd<T>::step() {
-  this->require_finite();
-  for (std::size_t i = 0; i < this->parameters_.size(); ++i) {
-    if (!this->moves(i)) continue;
-    Parameter<T>& w = this->parameters_[i].parameter;
-    T* momentum = momentum_ > 0 ? this->state_[i].parameter.write_data() : nullptr;
-    kernels::sgd_update<T>({this->learning_rate_of(i), momentum_, this->weight_decay_of(i), nesterov_}, w.size(),
-                           w.grad_data(), w.write_data(), momentum);
-  }
+double Sgd<T>::step(const StepOptions& options) {
+  const auto [norm, factor] = this->measure(options);
+  auto& update = updates<T, kernels::SgdStep>(this->parameters_.size());
+  for (std::size_t i = 0; i < update.size(); ++i)
+    if (this->moves(i))
+      update[i] = {.step = {.learning_rate = this->learning_rate_of(i),
+                            .momentum = momentum_,
+                            .weight_decay = this->weight_decay_of(i),
+                            .nesterov = nesterov_,
+                            .gradient_factor = factor},
+                   .weight = this->parameters_[i].parameter.write_data(),
+                   .first = momentum_ > 0 ? this->state_[i].parameter.write_data() : nullptr};
+  for_each_piece(this->parameters_, [&](const detail::GradientPiece<T>& piece) {
+    const auto& [step, weight, momentum, unused] = update[piece.entry];
+    kernels::sgd_update(step, piece.size, piece.data, weight + piece.begin,
+                        momentum != nullptr ? momentum + piece.begin : nullptr);
+  });
   ++this->steps_;
+  return norm;
 }
 
 template <class T>
@@ -108,25 +146,33 @@ AdamMoments<T>::AdamMoments(const char* name, ParameterList<T> parameters, const
 }
 
 template <class T>
-void AdamMoments<T>::step() {
-  this->require_finite();
+double AdamMoments<T>::step(const StepOptions& options) {
+  const auto [norm, factor] = this->measure(options);
   const auto [beta1, beta2] = betas_;
-  for (std::size_t i = 0; i < this->parameters_.size(); ++i) {
+  auto& update = updates<T, kernels::AdamStep>(this->parameters_.size());
+  for (std::size_t i = 0; i < update.size(); ++i) {
     if (!this->moves(i)) continue;
-    Parameter<T>& w = this->parameters_[i].parameter;
     const auto state = [&](std::size_t k) { return this->state_[3 * i + k].parameter.write_data(); };
     const double t = static_cast<double>(*state(2) += T(1)), decay = this->weight_decay_of(i);
-    kernels::adam_update<T>({.learning_rate = this->learning_rate_of(i),
-                             .beta1 = beta1,
-                             .beta2 = beta2,
-                             .eps = eps_,
-                             .l2_decay = decoupled_ ? 0 : decay,
-                             .decoupled_decay = decoupled_ ? decay : 0,
-                             .correction1 = 1 - std::pow(beta1, t),
-                             .correction2 = 1 - std::pow(beta2, t)},
-                            w.size(), w.grad_data(), w.write_data(), state(0), state(1));
+    update[i] = {.step = {.learning_rate = this->learning_rate_of(i),
+                          .beta1 = beta1,
+                          .beta2 = beta2,
+                          .eps = eps_,
+                          .l2_decay = decoupled_ ? 0 : decay,
+                          .decoupled_decay = decoupled_ ? decay : 0,
+                          .correction1 = 1 - std::pow(beta1, t),
+                          .correction2 = 1 - std::pow(beta2, t),
+                          .gradient_factor = factor},
+                 .weight = this->parameters_[i].parameter.write_data(),
+                 .first = state(0),
+                 .second = state(1)};
   }
+  for_each_piece(this->parameters_, [&](const detail::GradientPiece<T>& piece) {
+    const auto& [step, weight, first, second] = update[piece.entry];
+    kernels::adam_update(step, piece.size, piece.data, weight + piece.begin, first + piece.begin, second + piece.begin);
+  });
   ++this->steps_;
+  return norm;
 }
 
 template <class T>

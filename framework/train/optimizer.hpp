@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,12 @@
 #include <xtape/framework/train/parameter_group.hpp>
 
 namespace xtape {
+
+struct StepOptions {
+  std::optional<double> max_norm =
+      {};                           // clips as clip_grad_norm does, but within the update; gradients keep their bits
+  std::optional<double> norm = {};  // of the gradients, from require_finite or grad_norm: saves the pass that finds it
+};
 
 /// What is common to optimizers: the list, the rate, the groups and the number of steps taken. A parameter without a
 /// gradient and a frozen one are skipped: they neither move nor decay. A parameter that is listed twice is taken once,
@@ -40,9 +47,12 @@ class Optimizer {
   double learning_rate_of(std::size_t i) const { return learning_rate_ * shares_[i].learning_rate_factor; }
   double weight_decay_of(std::size_t i) const { return shares_[i].weight_decay; }
   bool moves(std::size_t i) const { return parameters_[i].parameter.has_grad() && !parameters_[i].parameter.frozen(); }
-  /// Throws Error with the name of the first parameter whose gradient is not finite, or so large that averages of its
-  /// squares would not be, before anything is changed.
-  void require_finite() const;
+  /// The norm of the gradients that a step is about to use, and what clips them. Throws Error with the name of the
+  /// first parameter whose gradient is not finite, or so large that averages of its squares would not be.
+  struct Scale {
+    double norm, factor;
+  };
+  Scale measure(const StepOptions& options) const;
 
   const char* name_;
   ParameterList<T> parameters_, state_;
@@ -79,7 +89,8 @@ template <class T>
 class Sgd : public Optimizer<T> {
  public:
   explicit Sgd(ParameterList<T> parameters, const SgdOptions& options = {});
-  void step();
+  /// Moves the parameters and returns the norm that their gradients had together, before clipping.
+  double step(const StepOptions& options = {});
 
  private:
   double momentum_;
@@ -96,7 +107,8 @@ class AdamMoments : public Optimizer<T> {
   AdamMoments(const char* name, ParameterList<T> parameters, const Options& options, bool decoupled);
 
  public:
-  void step();
+  /// Moves the parameters and returns the norm that their gradients had together, before clipping.
+  double step(const StepOptions& options = {});
 
  private:
   std::array<double, 2> betas_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <xtape/framework/kernels/optimizer.hpp>
+#include <xtape/framework/train/gradients.hpp>
 
 namespace xtape {
 namespace {
@@ -59,22 +60,24 @@ std::string gradient_text(const NonFinite<T>& found, const ParameterList<T>& lis
 }  // namespace
 
 template <class T>
-void require_finite(Var<T> loss, const ParameterList<T>& list) {
+double require_finite(Var<T> loss, const ParameterList<T>& list) {
   Tape<T>& tape = tape_of("require_finite", loss);
   if (!std::isfinite(loss.item()))
     raise("[require_finite] expected a finite loss in step {}, got {}; {}", tape.step(), number_text(loss.item()),
           value_text(*tape.find_non_finite(loss), list));
+  const double norm = grad_norm(list);
+  if (std::isfinite(norm)) return norm;
   const auto bad = std::find_if(list.begin(), list.end(), [](const NamedParameter<T>& entry) {
     Parameter<T> parameter = entry.parameter.share();
     return parameter.has_grad() && !parameter.frozen() && !kernels::finite(parameter.grad_data(), parameter.size());
   });
-  if (bad == list.end()) return;
+  if (bad == list.end()) return norm;  // of numbers whose squares are too large
   const auto found = tape.find_non_finite_gradient(loss);
   raise("[require_finite] expected finite gradients in step {}, got inf or NaN in that of {}; {}", tape.step(),
         bad->name, found ? gradient_text(*found, list) : "this loss gives none, so it was there before its backward");
 }
 
-template void require_finite(Var<float>, const ParameterList<float>&);
-template void require_finite(Var<double>, const ParameterList<double>&);
+template double require_finite(Var<float>, const ParameterList<float>&);
+template double require_finite(Var<double>, const ParameterList<double>&);
 
 }  // namespace xtape

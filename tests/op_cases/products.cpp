@@ -37,6 +37,30 @@ void einsums(std::vector<OpCase>& t) {
        both([](auto x) { return sum(x[0], 1) * sum(x[1]); }));
 }
 
+void linears_with_gelu(std::vector<OpCase>& t) {
+  const auto push = [&](const char* name, std::vector<Shape> shapes, OpPair op, OpPair reference) {
+    t.push_back({name,
+                 to_string(shapes[0]),
+                 shapes,
+                 op,
+                 reference,
+                 Domain::normal,
+                 {{{2, 5}, {3, 4}, {3}}, {{2, 5}, {3, 5}, {4}}, {{2, 5}, {5}, {3}}, {{}, {3, 5}, {3}}}});
+  };
+  const auto exact = both([](auto x) { return linear_gelu(x[0], x[1], x[2]); });
+  const auto composed = both([](auto x) { return reference::linear_gelu(x[0], x[1], x[2]); });
+  for (const auto& [x, out] :
+       std::vector<std::pair<Shape, std::size_t>>{{{2, 3, 5}, 9}, {{2, 1, 3, 1}, 1}, {{67, 2}, 3}, {{0, 5}, 3}})
+    push("linear_gelu", {x, {out, x.back()}, {out}}, exact, composed);
+  push("linear_gelu_tanh", {{2, 3, 5}, {9, 5}, {9}}, both([](auto x) { return linear_gelu_tanh(x[0], x[1], x[2]); }),
+       both([](auto x) { return reference::linear_gelu_tanh(x[0], x[1], x[2]); }));
+  t.push_back({"linear_gelu",
+               "without bias",
+               {{2, 3, 5}, {4, 5}},
+               both([](auto x) { return linear_gelu(x[0], x[1]); }),
+               both([](auto x) { return gelu(reference::linear(x[0], x[1])); })});
+}
+
 }  // namespace
 
 void products(std::vector<OpCase>& t) {
@@ -82,6 +106,7 @@ void products(std::vector<OpCase>& t) {
       t.push_back({"linear", to_string(x), {x, {out, in}}, both([](auto v) { return linear(v[0], v[1]); })});
     }
   }
+  linears_with_gelu(t);
   einsums(t);
 }
 

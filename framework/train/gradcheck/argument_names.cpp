@@ -23,6 +23,8 @@ constexpr Names catalogue[] = {
     {"attention_packed", {"qkv", "bias"}},
     {"attention_with_weights", {"q", "k", "v", "bias"}},
     {"linear", {"x", "weight", "bias"}},
+    {"linear_gelu", {"x", "weight", "bias"}},
+    {"linear_gelu_tanh", {"x", "weight", "bias"}},
     {"embedding", {"weight"}},
     {"layer_norm", {"x", "gain or bias"}},
     {"layer_norm", {"x", "gain", "bias"}},
