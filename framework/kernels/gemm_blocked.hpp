@@ -116,6 +116,27 @@ void pack(T factor, const T* from, std::size_t ld, std::size_t n, std::size_t k,
 /// The product with vectors of `bytes`, whose tiles have at most `most_rows` rows: as many as registers hold.
 template <class T, std::size_t bytes, std::size_t most_rows>
 class BlockedProduct {
+ public:
+  explicit BlockedProduct(const Product<T>& product)
+      : product_(product),
+        a_across_(product.transpose_a == Transpose::yes),
+        b_across_(product.transpose_b == Transpose::yes) {}
+
+  void run() {
+    for (std::size_t p = 0; p < product_.k; p += block_depth)
+      for (std::size_t first = 0; first < product_.n; first += block_columns) {
+        const Block block{p, least(block_depth, product_.k - p), first, least(block_columns, product_.n - first)};
+        pack_columns(block);
+        for (std::size_t i = 0; i < product_.m;) {
+          const std::size_t height = next_height(product_.m - i), rows = heights[height];
+          const Source strip = strip_of_a(block, i, rows);
+          for (std::size_t j = 0; j < block.columns; j += tile_columns) multiply(height, strip, block, i, j);
+          i += rows;
+        }
+      }
+  }
+
+ private:
   static constexpr std::size_t lanes = bytes / sizeof(T), tile_columns = 2 * lanes;
   // A block of B, depth x columns, stays in the second cache; a strip of A in the first.
   static constexpr std::size_t block_depth = 1024 / sizeof(T), block_columns = 2048 / sizeof(T);
@@ -125,84 +146,86 @@ class BlockedProduct {
   static constexpr std::size_t heights[] = {1, 2, 4, 6, 8, 10, 12, 14};
   static constexpr std::size_t height_count = most_rows / 2 + 1;
 
-  using Multiply = void (*)(std::size_t, const T*, std::size_t, const T*, std::size_t, const Tile<T>&);
-  template <std::size_t vectors, Lie lie, std::size_t... i>
-  static Multiply select(std::size_t height, std::index_sequence<i...>) {
-    static constexpr Multiply of_height[] = {multiply_tile<T, bytes, heights[i], vectors, lie>...};
-    return of_height[height];
-  }
-  static void multiply(std::size_t height, Lie lie, std::size_t k, const T* a, std::size_t a_step, const T* b,
-                       std::size_t b_step, const Tile<T>& tile) {
-    constexpr auto all = std::make_index_sequence<height_count>();
-    const bool narrow = tile.columns <= lanes;
-    const Multiply f = lie == Lie::rows
-                           ? (narrow ? select<1, Lie::rows>(height, all) : select<2, Lie::rows>(height, all))
-                           : (narrow ? select<1, Lie::columns>(height, all) : select<2, Lie::columns>(height, all));
-    f(k, a, a_step, b, b_step, tile);
-  }
+  /// A block of B: rows p to p + depth, columns first to first + columns.
+  struct Block {
+    std::size_t p, depth, first, columns;
+  };
+  /// Where something of A or B is read.
+  struct Source {
+    const T* data;
+    std::size_t step;
+    Lie lie;
+  };
+
+  static constexpr std::size_t least(std::size_t x, std::size_t y) { return x < y ? x : y; }
+  static constexpr std::size_t padded(std::size_t columns) { return columns > lanes ? tile_columns : lanes; }
 
   /// The height, as its place in `heights`, of the next strip of rows: strips are about equally high, and the last ones
   /// make up what is left.
-  static std::size_t next_height(std::size_t rows, std::size_t left) {
-    const std::size_t strips = (rows + most_rows - 1) / most_rows, even = (rows + strips - 1) / strips;
+  std::size_t next_height(std::size_t left) const {
+    const std::size_t strips = (product_.m + most_rows - 1) / most_rows, even = (product_.m + strips - 1) / strips;
     std::size_t height = 0;
     while (height + 1 < height_count && heights[height] < even) ++height;
     while (heights[height] > left) --height;
     return height;
   }
-  static std::size_t padded(std::size_t columns) { return columns > lanes ? tile_columns : lanes; }
 
- public:
-  static void run(const Product<T>& product) {
-    alignas(64) T packed_b[block_depth * block_columns];
-    alignas(64) T packed_a[block_depth * most_rows];
-    const T *a = product.a, *b = product.b;
-    const bool a_lies_across = product.transpose_a == Transpose::yes;
-    const bool b_lies_across = product.transpose_b == Transpose::yes;
-    for (std::size_t p = 0; p < product.k; p += block_depth) {
-      const std::size_t depth = product.k - p < block_depth ? product.k - p : block_depth;
-      for (std::size_t first = 0; first < product.n; first += block_columns) {
-        const std::size_t columns = product.n - first < block_columns ? product.n - first : block_columns;
-        const T* block = b_lies_across ? b + first * product.ldb + p : b + p * product.ldb + first;
-        const auto is_packed = [&](std::size_t width) {
-          return b_lies_across || product.m >= worth_packing_b || width < padded(width);
-        };
-        for (std::size_t j = 0; j < columns; j += tile_columns) {
-          const std::size_t width = columns - j < tile_columns ? columns - j : tile_columns;
-          if (b_lies_across)
-            pack_transposed<T, bytes>(1, block + j * product.ldb, product.ldb, width, depth, packed_b + j * depth,
-                                      padded(width));
-          else if (is_packed(width))
-            pack<T, bytes>(1, block + j, product.ldb, width, depth, packed_b + j * depth, padded(width));
-        }
-        const bool packs_a = product.alpha != T(1) || columns >= worth_packing_a;
-        for (std::size_t i = 0; i < product.m;) {
-          const std::size_t height = next_height(product.m, product.m - i), rows = heights[height];
-          const T* strip = a_lies_across ? a + p * product.lda + i : a + i * product.lda + p;
-          if (packs_a && a_lies_across)
-            pack<T, bytes>(product.alpha, strip, product.lda, rows, depth, packed_a, rows);
-          else if (packs_a)
-            pack_transposed<T, bytes>(product.alpha, strip, product.lda, rows, depth, packed_a, rows);
-          const Lie lie = packs_a || a_lies_across ? Lie::columns : Lie::rows;
-          const T* of_a = packs_a ? packed_a : strip;
-          const std::size_t a_step = packs_a ? rows : product.lda;
-          for (std::size_t j = 0; j < columns; j += tile_columns) {
-            const std::size_t width = columns - j < tile_columns ? columns - j : tile_columns;
-            Tile<T> tile{product.c + i * product.ldc + first + j, product.ldc, width, nullptr, 0};
-            if (p > 0 || product.add)
-              tile.start = tile.c, tile.start_stride = product.ldc;
-            else if (product.bias != nullptr)
-              tile.start = product.bias + first + j;
-            if (is_packed(width))
-              multiply(height, lie, depth, of_a, a_step, packed_b + j * depth, padded(width), tile);
-            else
-              multiply(height, lie, depth, of_a, a_step, block + j, product.ldb, tile);
-          }
-          i += rows;
-        }
-      }
+  /// Columns of B are read where they lie if that pays and they fill their vectors.
+  bool is_packed(std::size_t columns) const {
+    return b_across_ || product_.m >= worth_packing_b || columns < padded(columns);
+  }
+  const T* of_b(const Block& block, std::size_t j) const {
+    return b_across_ ? product_.b + (block.first + j) * product_.ldb + block.p
+                     : product_.b + block.p * product_.ldb + block.first + j;
+  }
+  void pack_columns(const Block& block) {
+    for (std::size_t j = 0; j < block.columns; j += tile_columns) {
+      const std::size_t columns = least(tile_columns, block.columns - j);
+      if (!is_packed(columns)) continue;
+      const auto pack_b = b_across_ ? pack_transposed<T, bytes> : pack<T, bytes>;
+      pack_b(T(1), of_b(block, j), product_.ldb, columns, block.depth, packed_b_ + j * block.depth, padded(columns));
     }
   }
+  Source strip_of_a(const Block& block, std::size_t i, std::size_t rows) {
+    const T* a = a_across_ ? product_.a + block.p * product_.lda + i : product_.a + i * product_.lda + block.p;
+    if (product_.alpha == T(1) && block.columns < worth_packing_a)
+      return {a, product_.lda, a_across_ ? Lie::columns : Lie::rows};
+    const auto pack_a = a_across_ ? pack<T, bytes> : pack_transposed<T, bytes>;
+    pack_a(product_.alpha, a, product_.lda, rows, block.depth, packed_a_, rows);
+    return {packed_a_, rows, Lie::columns};
+  }
+
+  void multiply(std::size_t height, const Source& strip, const Block& block, std::size_t i, std::size_t j) const {
+    const std::size_t columns = least(tile_columns, block.columns - j);
+    Tile<T> tile{product_.c + i * product_.ldc + block.first + j, product_.ldc, columns, nullptr, 0};
+    if (block.p > 0 || product_.add)
+      tile.start = tile.c, tile.start_stride = product_.ldc;
+    else if (product_.bias != nullptr)
+      tile.start = product_.bias + block.first + j;
+    const bool packed = is_packed(columns);
+    const T* b = packed ? packed_b_ + j * block.depth : of_b(block, j);
+    code_for(height, columns, strip.lie)(block.depth, strip.data, strip.step, b,
+                                         packed ? padded(columns) : product_.ldb, tile);
+  }
+
+  using Code = void (*)(std::size_t, const T*, std::size_t, const T*, std::size_t, const Tile<T>&);
+  template <std::size_t vectors, Lie lie, std::size_t... i>
+  static Code code_of_height(std::size_t height, std::index_sequence<i...>) {
+    static constexpr Code codes[] = {multiply_tile<T, bytes, heights[i], vectors, lie>...};
+    return codes[height];
+  }
+  static Code code_for(std::size_t height, std::size_t columns, Lie lie) {
+    constexpr auto all = std::make_index_sequence<height_count>();
+    if (lie == Lie::rows)
+      return columns > lanes ? code_of_height<2, Lie::rows>(height, all) : code_of_height<1, Lie::rows>(height, all);
+    return columns > lanes ? code_of_height<2, Lie::columns>(height, all)
+                           : code_of_height<1, Lie::columns>(height, all);
+  }
+
+  const Product<T>& product_;
+  bool a_across_, b_across_;  // transposed
+  alignas(64) T packed_b_[block_depth * block_columns];
+  alignas(64) T packed_a_[block_depth * most_rows];
 };
 
 }  // namespace
