@@ -14,7 +14,7 @@ inline constexpr double two_paths_double = 1e-12;
 inline constexpr double two_paths_float = 2e-5;
 /// Float against double: some hundred roundings of 6e-8 each.
 inline constexpr double float_against_double = 2e-5;
-/// Decoding token by token against all at once: products of other shapes, which BLAS sums in another order.
+/// Decoding token by token against all at once: sums of other lengths, and products that BLAS, where it is used, adds in another order.
 inline constexpr double decoding_double = 1e-12;
 inline constexpr double decoding_float = 1e-5;
 /// Float against PyTorch's float, or against double with the same weights, for a few narrow layers.
