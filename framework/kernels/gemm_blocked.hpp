@@ -138,8 +138,9 @@ class BlockedProduct {
 
  private:
   static constexpr std::size_t lanes = bytes / sizeof(T), tile_columns = 2 * lanes;
-  // A block of B, depth x columns, stays in the second cache; a strip of A in the first.
-  static constexpr std::size_t block_depth = 1024 / sizeof(T), block_columns = 2048 / sizeof(T);
+  // A block of B, depth x columns, takes half of the second cache of processors with such vectors: 256 or 512 KiB. A
+  // strip of A stays in the first.
+  static constexpr std::size_t block_depth = 1024 / sizeof(T), block_columns = 32 * bytes / sizeof(T);
   static constexpr std::size_t worth_packing_a = 256;  // columns of a block of B
   static constexpr std::size_t worth_packing_b = 64;   // rows of A
   /// Heights of tiles that there is code for.
