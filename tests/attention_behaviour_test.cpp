@@ -23,11 +23,11 @@ class AttentionBehaviour : public testing::Test {
     return tape.input(array_of<T>(shape, numbers), true);
   }
   Mask mask(const Shape& shape, const std::vector<double>& numbers) {
-    return tape.mask(xt::not_equal(array_of<T>(shape, numbers), T(0)));
+    return tape.mask(array_of<bool>(shape, numbers));
   }
   template <class Element>
   static xt::xarray<Element> array_of(const Shape& shape, const std::vector<double>& numbers) {
-    xt::xarray<Element> x = xt::zeros<Element>(std::vector<std::size_t>(shape.begin(), shape.end()));
+    xt::xarray<Element> x = zeros_of<Element>(shape);
     std::copy(numbers.begin(), numbers.end(), x.begin());
     return x;
   }
@@ -52,7 +52,7 @@ TYPED_TEST(AttentionBehaviour, O01_AFullyMaskedQueryRow) {
       else
         attend.allow = this->mask({2, 3}, {0, 0, 0, 1, 1, 0});
       const Var<T> y = attention_by(path, q, k, v, 1, attend);
-      this->tape.backward(y, xt::ones<T>({1, 2, 1}));
+      this->tape.backward(y, ones_of<T>({1, 2, 1}));
       this->expect(y.value(), {1, 2, 1}, {0, 1.6224593312});
       this->expect(q.grad(), {1, 2, 1}, {0, .2350037122});
       this->expect(k.grad(), {1, 3, 1}, {-.1175018561, .1175018561, 0});
@@ -114,8 +114,8 @@ TYPED_TEST(AttentionBehaviour, O04_MasksAndBiasesThatDoNotFitAreRefusedWithBothS
     }
   }
   Tape<T> other;
-  EXPECT_THROW(attention(q, k, k, 2, {.bias = other.input(xt::zeros<T>({3, 5}))}), TapeError);
-  EXPECT_THROW(attention(q, k, k, 2, {.allow = other.mask(xt::ones<bool>({3, 5}))}), TapeError);
+  EXPECT_THROW(attention(q, k, k, 2, {.bias = other.input(zeros_of<T>({3, 5}))}), TapeError);
+  EXPECT_THROW(attention(q, k, k, 2, {.allow = other.mask(ones_of<bool>({3, 5}))}), TapeError);
 }
 
 TYPED_TEST(AttentionBehaviour, O05_CausalTogetherWithABias) {
@@ -222,7 +222,7 @@ TYPED_TEST(AttentionBehaviour, O07_EvaluationReachesTheAttentionOfEveryLayer) {
   }
   // The call's own option stands before the layer's.
   EXPECT_TRUE(all_zero(array(attention(x, x, x, 2, {.dropout = 1}))));
-  EXPECT_TRUE(same_bits(array(layer(x, {.dropout = 1})), xt::xarray<T>(xt::zeros<T>({2, 6, 8}))));
+  EXPECT_TRUE(same_bits(array(layer(x, {.dropout = 1})), zeros_of<T>({2, 6, 8})));
   for (const double bad : {-.1, 1.1, std::nan("")}) {
     expect_message<Error>([&] { MultiHeadAttention<T>(8, 2, rng, {.dropout = bad}); },
                           {"[MultiHeadAttention] dropout must be in [0, 1]"});
@@ -245,7 +245,7 @@ TYPED_TEST(AttentionBehaviour, O08_ForwardAndBackwardDropTheSameWeights) {
       const Var<T> y = attention_by(path, q, q, v, 1, {.bias = bias, .dropout = .5});
       if (y.data()[0] != T(2) || y.data()[1] != T(6)) continue;
       found = true;
-      tape.backward(y, xt::ones<T>({1, 2, 1}));
+      tape.backward(y, ones_of<T>({1, 2, 1}));
       this->expect(v.grad(), {1, 2, 1}, {2, 1});
       this->expect(bias.grad(), {2, 2}, {1, -1, -1, 1});
     }
@@ -256,7 +256,7 @@ TYPED_TEST(AttentionBehaviour, O08_ForwardAndBackwardDropTheSameWeights) {
 TYPED_TEST(AttentionBehaviour, O08_WhatIsDroppedDependsOnNoKernelThreadOrDivisionOfTheBatch) {
   using T = TypeParam;
   const std::size_t time = 150, batch = 2, heads = 2;  // more than one tile
-  xt::xarray<T> identity = xt::zeros<T>({batch, time, heads * time});
+  xt::xarray<T> identity = zeros_of<T>({batch, time, heads * time});
   for (std::size_t b = 0; b < batch; ++b)
     for (std::size_t t = 0; t < time; ++t)
       for (std::size_t h = 0; h < heads; ++h) identity(b, t, h * time + t) = T(1);
@@ -264,7 +264,7 @@ TYPED_TEST(AttentionBehaviour, O08_WhatIsDroppedDependsOnNoKernelThreadOrDivisio
   const auto factors = [&](Path path, std::size_t first_row, std::size_t rows) {
     Tape<T> tape(5);
     tape.set_step(3, first_row);
-    const Var<T> x = tape.input(xt::zeros<T>({rows, time, std::size_t{2}}));
+    const Var<T> x = tape.input(zeros_of<T>({rows, time, 2}));
     const Var<T> v = tape.input(xt::view(identity, xt::range(0, rows)));
     const auto attend = on(path, Attend<T>{.dropout = .25});
     if (!has_weights(path)) return xt::xarray<T>(array(attention(x, x, v, heads, attend)) * T(time));
@@ -332,7 +332,7 @@ TYPED_TEST(AttentionBehaviour, O10_TheGradientOfABiasIsSummedOverTheAxesThatItLa
       const Var<T> bias = this->input(shape, std::vector<double>(shape.size(), 0));
       const Var<T> y = attention_by(path, q, q, v, 1, {.bias = bias});
       for (const double passes : {1, 2}) {
-        this->tape.backward(y, xt::ones<T>({2, 2, 1}));
+        this->tape.backward(y, ones_of<T>({2, 2, 1}));
         std::vector<double> sums = right;
         for (double& sum : sums) sum *= passes;
         this->expect(bias.grad(), shape, sums);

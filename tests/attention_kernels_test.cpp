@@ -39,7 +39,7 @@ struct Results {
 /// Random hiding that leaves most pairs, and sometimes a whole row.
 xt::xarray<bool> mostly(const Shape& shape, std::uint64_t seed) {
   Rng rng(seed);
-  xt::xarray<bool> mask = xt::zeros<bool>(std::vector<std::size_t>(shape.begin(), shape.end()));
+  xt::xarray<bool> mask = zeros_of<bool>(shape);
   for (std::size_t i = 0; i < mask.size(); ++i) mask.flat(i) = rng.uniform() < 0.7;
   return mask;
 }

@@ -19,7 +19,7 @@ class AttentionMasks : public testing::Test {
   }
   Mask keys(std::initializer_list<bool> allowed) { return tape.mask(row(allowed)); }
   static xt::xarray<bool> row(std::initializer_list<bool> allowed) {
-    xt::xarray<bool> x = xt::zeros<bool>(std::vector<std::size_t>{1, allowed.size()});
+    xt::xarray<bool> x = zeros_of<bool>({1, allowed.size()});
     std::copy(allowed.begin(), allowed.end(), x.begin());
     return x;
   }
@@ -61,7 +61,7 @@ TYPED_TEST(AttentionMasks, QueriesMayStandAtPlacesOfTheirOwn) {
   using T = TypeParam;
   const std::size_t keys = 6;
   const xt::xarray<int> places = {{5, 0, 3}, {1, 1, 4}};
-  xt::xarray<bool> pairs = xt::zeros<bool>({std::size_t{2}, std::size_t{3}, keys});
+  xt::xarray<bool> pairs = zeros_of<bool>({2, 3, keys});
   for (std::size_t b = 0; b < 2; ++b)
     for (std::size_t i = 0; i < 3; ++i)
       for (int j = std::max(0, places(b, i) - 2); j <= places(b, i); ++j)
@@ -87,7 +87,7 @@ TYPED_TEST(AttentionMasks, QueriesMayStandAtPlacesOfTheirOwn) {
         {"[attention]", "places must be from 0", "keys 6", fmt::format("got {}", outside).c_str()});
   expect_message<ShapeError>(
       [&] {
-        attention(q, k, k, 1, {.places = this->tape.integers(xt::zeros<int>({1, 6}))});
+        attention(q, k, k, 1, {.places = this->tape.integers(zeros_of<int>({1, 6}))});
       },
       {"places must be (batch 1, time 3)", "(1, 6)"});
 }
@@ -128,9 +128,9 @@ TYPED_TEST(AttentionMasks, TrueMeansMayBeAttendedTo) {
 
 TYPED_TEST(AttentionMasks, LengthsHideWhatFollowsThem) {
   using T = TypeParam;
-  xt::xarray<T> numbers = xt::zeros<T>({3, 3, 1});
+  xt::xarray<T> numbers = zeros_of<T>({3, 3, 1});
   xt::view(numbers, xt::all()) = time_column<T>({1, 2, 4});
-  const Var<T> q = this->tape.input(xt::zeros<T>({3, 3, 1})), v = this->tape.input(numbers);
+  const Var<T> q = this->tape.input(zeros_of<T>({3, 3, 1})), v = this->tape.input(numbers);
   const xt::xarray<int> lengths = {0, 1, 3};
   const Attend<T> attend{.allow_keys = this->tape.lengths(lengths, 3)};
   const double mean_of_none = 0, mean_of_one = 1, mean_of_all = 7.0 / 3;
@@ -157,7 +157,7 @@ TYPED_TEST(AttentionMasks, AQueryThatSeesNothingGivesZeroAndFiniteGradients) {
         .allow_keys = this->keys({true, true, false}), .allow_queries = this->keys({false, true}), .scale = 1};
     const Var<T> y = attention_by(path, q, k, v, 1, attend);
     this->expect(y, {0, 1.6224593312});
-    this->tape.backward(y, xt::ones<T>({1, 2, 1}));
+    this->tape.backward(y, ones_of<T>({1, 2, 1}));
     const auto expect_gradient = [](Var<T> x, std::initializer_list<double> numbers) {
       EXPECT_TRUE(near(x.grad(), time_column<T>(numbers), tolerance::behaviour<T>));
     };
@@ -216,7 +216,7 @@ TYPED_TEST(AttentionMasks, ManyQueriesBeforeTheFirstKeySeeNothing) {
   for (const Path path : cross_paths) {
     const auto before = gradient(v);
     const Var<T> y = attention_by(path, q, k, v, 1, {.causal = true});
-    this->tape.backward(y, xt::ones<T>({1, 200, 1}));
+    this->tape.backward(y, ones_of<T>({1, 200, 1}));
     EXPECT_TRUE(near(y.value(), time_column<T>(queries, y_of), tolerance::behaviour<T>)) << to_string(path);
     const xt::xarray<T> dv = v.grad() - before;
     EXPECT_TRUE(near(dv, time_column<T>(keys, dv_of), tolerance::behaviour<T>)) << to_string(path);
@@ -304,7 +304,7 @@ void expect_hidden(const Hidden<T>& hidden) {
     }
 }
 
-const xt::xarray<bool> nowhere = xt::zeros<bool>({3, 5});
+const xt::xarray<bool> nowhere = zeros_of<bool>({3, 5});
 
 TYPED_TEST(AttentionMasks, PaddedKeysMayHoldAnything) {
   using T = TypeParam;
@@ -332,7 +332,7 @@ TYPED_TEST(AttentionMasks, KeysHiddenFromEveryQueryByPairsMayHoldAnything) {
   xt::xarray<bool> second = nowhere;
   xt::view(second, xt::all(), 1) = true;
   expect_hidden<T>({second, nowhere, [](Tape<T>& tape) {
-                      xt::xarray<bool> pairs = xt::ones<bool>({5, 5});
+                      xt::xarray<bool> pairs = ones_of<bool>({5, 5});
                       xt::view(pairs, xt::all(), 1) = false;
                       return Attend<T>{.allow = tape.mask(pairs)};
                     }});

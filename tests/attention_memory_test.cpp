@@ -13,7 +13,7 @@ std::size_t extra_bytes(AttentionKernel kernel, std::size_t time) {
                    k = tape.input(random_array<float>({1, time, width}, 2), true),
                    v = tape.input(random_array<float>({1, time, width}, 3), true);
   const Var<float> y = attention(q, k, v, heads, {.causal = true, .dropout = 0.1, .kernel = kernel});
-  tape.backward(y, xt::ones<float>({std::size_t{1}, time, width}));
+  tape.backward(y, ones_of<float>({1, time, width}));
   const MemoryUse use = tape.memory();
   const std::size_t arrays = 4 * time * width * sizeof(float);
   EXPECT_GE(use.values.peak, arrays);

@@ -50,13 +50,13 @@ Var<T> self_attention_by(Path path, const MultiHeadAttention<T>& layer, Var<T> x
 /// A column of numbers as (batch 1, time, width 1), where one head and scale 1 keep them as they are.
 template <class T>
 xt::xarray<T> time_column(std::initializer_list<double> numbers) {
-  xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>{1, numbers.size(), 1});
+  xt::xarray<T> x = zeros_of<T>({1, numbers.size(), 1});
   std::copy(numbers.begin(), numbers.end(), x.begin());
   return x;
 }
 template <class T>
 xt::xarray<T> time_column(std::size_t time, auto number_at) {
-  xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>{1, time, 1});
+  xt::xarray<T> x = zeros_of<T>({1, time, 1});
   for (std::size_t i = 0; i < time; ++i) x(0, i, 0) = static_cast<T>(number_at(i));
   return x;
 }
@@ -64,20 +64,18 @@ xt::xarray<T> time_column(std::size_t time, auto number_at) {
 /// Places begin <= t < end of x (batch, time, ...).
 template <class T>
 xt::xarray<T> times(const xt::xarray<T>& x, std::size_t begin, std::size_t end) {
-  return xt::view(x, xt::all(), xt::range(begin, end));
+  Shape shape(x.shape());
+  const std::size_t before = shape[1], inner = x.size() / std::max<std::size_t>(1, shape[0] * before);
+  shape[1] = end - begin;
+  xt::xarray<T> chosen = zeros_of<T>(shape);
+  for (std::size_t b = 0; b < shape[0]; ++b)
+    std::copy_n(x.data() + (b * before + begin) * inner, shape[1] * inner, chosen.data() + b * shape[1] * inner);
+  return chosen;
 }
 
 template <class T>
 bool same_bits(const xt::xarray<T>& x, const xt::xarray<T>& y) {
   return x.shape() == y.shape() && (x.size() == 0 || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
-}
-template <class Array>
-bool all_zero(const Array& x) {
-  return std::all_of(x.begin(), x.end(), [](auto element) { return element == 0; });
-}
-template <class Array>
-bool all_finite(const Array& x) {
-  return std::all_of(x.begin(), x.end(), [](auto element) { return std::isfinite(element); });
 }
 
 }  // namespace xtape

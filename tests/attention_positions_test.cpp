@@ -52,7 +52,7 @@ TYPED_TEST(Positions, O12_PositionZeroIsTheIdentityAndNormsAreKept) {
   using T = TypeParam;
   for (const RopePairing pairing : pairings) {
     const Var<T> x = this->tape.input(random_array<T>({2, 9, 12}, 1));
-    const xt::xarray<int> origin = xt::zeros<int>({2, 9});
+    const xt::xarray<int> origin = zeros_of<int>({2, 9});
     EXPECT_TRUE(same_bits(array(rope(x, 2, {.pairing = pairing, .positions = this->tape.integers(origin)})), array(x)));
     const Var<T> y = rope(x, 2, {.pairing = pairing});
     EXPECT_TRUE(same_bits(times(array(y), 0, 1), times(array(x), 0, 1)));
@@ -72,7 +72,7 @@ TYPED_TEST(Positions, O12_AnglesStayExactFarFromTheOrigin) {
 
 TYPED_TEST(Positions, O12_WidthsAndPositionsThatDoNotFitAreRefused) {
   using T = TypeParam;
-  const Var<T> x = this->tape.input(xt::zeros<T>({2, 3, 12}));
+  const Var<T> x = this->tape.input(zeros_of<T>({2, 3, 12}));
   const auto refused = [&](std::size_t heads, const RopeOptions& options, std::initializer_list<const char*> parts) {
     expect_message<Error>([&] { rope(x, heads, options); }, parts);
   };
@@ -82,7 +82,7 @@ TYPED_TEST(Positions, O12_WidthsAndPositionsThatDoNotFitAreRefused) {
   refused(2, {.base = 0}, {"[rope]", "base must be positive", "got 0"});
   refused(2, {.base = std::nan("")}, {"[rope]", "base"});
   refused(2, {.positions = this->tape.integers(xt::xarray<int>{{1, 2, 3}})}, {"[rope]", "(batch 2, time 3)", "(1, 3)"});
-  const xt::xarray<int> positions = xt::zeros<int>({2, 3});
+  const xt::xarray<int> positions = zeros_of<int>({2, 3});
   refused(2, {.first_position = 1, .positions = this->tape.integers(positions)}, {"[rope]", "got both"});
 }
 
@@ -186,7 +186,7 @@ TYPED_TEST(Positions, AlibiLowersAScoreByItsDistance) {
       },
       {"[alibi]", "(batch, time)", "got (2,)"});
   // Weights of keys with one and the same score: exp(-distance / 16) over their sum.
-  const Var<T> zeros = this->tape.input(xt::zeros<T>({1, 3, 2}));
+  const Var<T> zeros = this->tape.input(zeros_of<T>({1, 3, 2}));
   for (const AttentionKernel kernel : {AttentionKernel::materialised, AttentionKernel::tiled}) {
     const Attend<T> attend{.causal = true, .bias = alibi(this->tape, 2, 3, 3), .kernel = kernel};
     const xt::xarray<T> weights = array(attention_with_weights(zeros, zeros, zeros, 2, attend).weights);
@@ -225,7 +225,7 @@ TYPED_TEST(Positions, OfSinusoidsFollowTheFormula) {
       EXPECT_NEAR(y(1, t, column) - numbers(1, t, column), right, tolerance::behaviour<T>) << t << ", " << column;
     }
   EXPECT_TRUE(parameters<T>(const_cast<SinusoidalPositions<T>&>(layer)).empty());
-  xt::xarray<int> backwards = xt::zeros<int>({2, 40});
+  xt::xarray<int> backwards = zeros_of<int>({2, 40});
   for (int t = 0; t < 40; ++t) xt::view(backwards, xt::all(), t) = 39 - t;
   const xt::xarray<T> z = array(layer(x, this->tape.integers(backwards)));
   EXPECT_NEAR(z(1, 39, 1) - numbers(1, 39, 1), 1, tolerance::behaviour<T>);

@@ -78,7 +78,7 @@ TYPED_TEST(AttentionCausality, LogitsOfAWholeModelDependOnNoLaterToken) {
       Rng rng(3);
       const TransformerLm<T> model(
           {.vocabulary = 11, .length = time, .width = 8, .heads = 2, .layers = 2, .block = {.norm = norm}}, rng);
-      xt::xarray<int> tokens = xt::zeros<int>(std::vector<std::size_t>{2, time});
+      xt::xarray<int> tokens = zeros_of<int>({2, time});
       for (int& token : tokens) token = static_cast<int>(rng.uniform() * 10);
       const xt::xarray<T> logits = logits_of(model, tokens);
       for (const std::size_t t : {std::size_t{0}, time / 2 - 1, time - 2}) {
@@ -123,7 +123,7 @@ TYPED_TEST(AttentionWeights, OfEachQuerySumToOne) {
   for (const Attend<T>& attend :
        {Attend<T>{}, Attend<T>{.causal = true}, Attend<T>{.allow_keys = tape.lengths(lengths, 40)}}) {
     const xt::xarray<T> weights = array(attention_with_weights(q, k, k, 3, attend).weights);
-    const xt::xarray<double> sums = xt::sum<double>(weights, {3}), ones = xt::ones<double>({2, 3, 40});
+    const xt::xarray<double> sums = xt::sum<double>(weights, {3}), ones = ones_of<double>({2, 3, 40});
     EXPECT_TRUE(near(sums, ones, tolerance::two_paths<T>));
     const xt::xarray<double> sums_of_keys = xt::sum<double>(weights, {2});
     EXPECT_FALSE(near(sums_of_keys, ones, tolerance::two_paths<T>));  // the other axis is no distribution
@@ -239,7 +239,7 @@ TYPED_TEST(AttentionSharing, GradientsOfOneVarAreTheSumOverItsParts) {
         const auto shared = gradients<T>(path, parts, {0, 1, 2}, passes);
         const auto copies = gradients<T>(path, {0, 1, 2}, parts, 1);  // three inputs that hold the same numbers
         std::array<xt::xarray<T>, 3> sums;
-        for (auto& sum : sums) sum = xt::zeros<T>({2, 5, 6});
+        for (auto& sum : sums) sum = zeros_of<T>({2, 5, 6});
         for (std::size_t i = 0; i < 3; ++i) xt::noalias(sums[parts[i]]) += T(passes) * copies[i];
         for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(near(shared[i], sums[i], tolerance::two_paths<T>));
         const std::size_t twice = parts[0] == parts[1] ? parts[0] : parts[2];  // plays at least two parts

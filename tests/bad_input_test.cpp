@@ -116,7 +116,7 @@ TEST_F(BadInput, TokensTargetsAndTablesOfAnotherRank) {
   expect_shape_error([&] { embedding(of({4}), xt::xarray<int>{0}); }, {"[embedding]", "(count, width)", "got (4,)"});
   expect_shape_error(
       [&] {
-        embedding(of({4, 3}), xt::xarray<int>(xt::zeros<int>({1, 1, 1, 1})));
+        embedding(of({4, 3}), zeros_of<int>({1, 1, 1, 1}));
       },
       {"[embedding]", "rank at most 3", "(1, 1, 1, 1)"});
   expect_shape_error(
@@ -159,7 +159,7 @@ TEST_F(BadInput, PackedAttentionOfAWidthThatDoesNotDivide) {
 
 TEST_F(BadInput, MasksOfAnotherShape) {
   const V q = of({2, 5, 4}), k = of({2, 3, 4});
-  const Mask queries = tape.mask(xt::ones<bool>({2, 5})), keys = tape.mask(xt::ones<bool>({2, 3}));
+  const Mask queries = tape.mask(ones_of<bool>({2, 5})), keys = tape.mask(ones_of<bool>({2, 3}));
   expect_shape_error([&] { attention(q, k, k, 2, {.allow_keys = queries}); },
                      {"[attention]", "allow_keys must be (batch 2, time 3)", "got (2, 5)"});
   expect_shape_error([&] { attention(q, k, k, 2, {.allow_queries = keys}); },
@@ -182,11 +182,7 @@ TEST_F(BadInput, RanksAboveFour) {
   const Array five = xt::zeros<double>({1, 1, 1, 1, 1});
   expect_shape_error([&] { tape.input(five); }, {"[shape]", "rank must be at most 4"});
   expect_shape_error([&] { tape.mask(five > 0.0); }, {"rank must be at most 4"});
-  expect_shape_error(
-      [&] {
-        embedding(of({2, 2}), xt::xarray<int>(xt::zeros<int>({1, 1, 1, 1, 1})));
-      },
-      {"rank must be at most 4"});
+  expect_shape_error([&] { embedding(of({2, 2}), xt::zeros<int>({1, 1, 1, 1, 1})); }, {"rank must be at most 4"});
 }
 
 TEST_F(BadInput, MoreElementsThanMemoryCanHold) {
@@ -291,7 +287,7 @@ TEST_F(BadInput, AnEncoderDecoderNamesWhatIsWrongWithItsTokens) {
   expect_shape_error([&] { model(tape, two, target); }, {"multihead_attn", "[attention]", "k must be"});
   expect_shape_error(
       [&] {
-        model(tape, source, target, tape.mask(xt::ones<bool>({1, 3})));
+        model(tape, source, target, tape.mask(ones_of<bool>({1, 3})));
       },
       {"encoder.layers.0.self_attn", "allow_keys", "got (1, 3)"});
 }
@@ -304,7 +300,7 @@ TEST_F(BadInput, ALanguageModelNamesWhatIsWrongWithItsTokens) {
   expect_shape_error(call(xt::xarray<int>{0, 1}), {"[TransformerLm]", "(batch, time)", "got (2,)"});
   expect_shape_error(call(xt::xarray<int>{{0, 1, 5}}), {"[embedding]", "[0, 5)", "got 5 at (0, 2)"});
   expect_shape_error(call(xt::xarray<int>{{0, 1, 2, 3, 4}}), {"[LearnedPositions]", "time up to 4", "(1, 5, 6)"});
-  expect_shape_error(call(xt::xarray<int>{{0, 1}}, {.allow_keys = tape.mask(xt::ones<bool>({1, 3}))}),
+  expect_shape_error(call(xt::xarray<int>{{0, 1}}, {.allow_keys = tape.mask(ones_of<bool>({1, 3}))}),
                      {"allow_keys", "(batch 1, time 2)", "got (1, 3)"});
 }
 

@@ -22,7 +22,7 @@ void in_both_types(Body body) {
 /// A matrix of one column; xarray cannot tell {{1}, {2}} from {1, 2}.
 template <class T>
 xt::xarray<T> column(std::initializer_list<T> values) {
-  xt::xarray<T> result = xt::zeros<T>({values.size(), std::size_t{1}});
+  xt::xarray<T> result = zeros_of<T>({values.size(), 1});
   std::copy(values.begin(), values.end(), result.begin());
   return result;
 }

@@ -14,7 +14,7 @@ namespace {
 
 ParameterList<double> one_parameter(double value) {
   ParameterList<double> list;
-  list.emplace_back("weight", parameter_of(xt::xarray<double>(value * xt::ones<double>({10}))));
+  list.emplace_back("weight", parameter_of(xt::xarray<double>(value * ones_of<double>({10}))));
   return list;
 }
 

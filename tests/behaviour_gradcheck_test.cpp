@@ -88,9 +88,7 @@ void check_scale(double scale, double offset) {
       const Var<double> u = x * (1 / scale) - offset / scale;  // of size 1
       return elementwise(
           tanh(u), [](double v) { return v * v * v; },
-          [factor](Var<double> in, Var<double> y) {
-            xt::noalias(in.grad()) += y.grad() * (factor * 3.0 * xt::square(in.value()));
-          });
+          adding([factor](double dy, double v) { return dy * factor * 3 * v * v; }));
     };
   };
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
@@ -122,7 +120,7 @@ TEST(Behaviour, O26_StepsThatAgreeByAccidentAreNotTrusted) {
           const double v = at - 1, squared = v * v;
           return v * (1 + squared * (a + b * squared));
         },
-        [](Var<double> in, Var<double> y) { xt::noalias(in.grad()) += y.grad(); });
+        adding([](double dy, double) { return dy; }));
   };
   const auto report = gradcheck_at(f, {xt::xarray<double>{1}});
   EXPECT_TRUE(report) << report;

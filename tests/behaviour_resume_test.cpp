@@ -27,7 +27,7 @@ struct TrainingRun {
 
   void train(std::uint64_t until) {
     for (; step < until; ++step) {
-      xt::xarray<int> tokens = xt::zeros<int>({3, 4});
+      xt::xarray<int> tokens = zeros_of<int>({3, 4});
       for (auto& token : tokens) token = static_cast<int>(sampling.below(5));
       tape.clear();
       tape.set_step(step);

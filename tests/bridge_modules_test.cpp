@@ -17,7 +17,7 @@ struct InputsAndOutput {
   std::string input(std::size_t i) const { return "input." + std::to_string(i); }
   Var<float> operator()(Tape<float>& tape, std::size_t i) const {
     const auto values = file.read<float>(input(i));
-    xt::xarray<float> x = xt::zeros<float>(file.shape(input(i)));
+    xt::xarray<float> x = zeros_of<float>(Shape(file.shape(input(i))));
     std::copy(values.begin(), values.end(), x.begin());
     return tape.input(x);
   }

@@ -17,9 +17,9 @@ class CopyTaskStep {
       const std::size_t time = i == 0 ? longest : shortest + rng.below(longest - shortest + 1);
       Batch& data = batches_.emplace_back();
       data.time = time;
-      data.tokens = xt::zeros<int>({batch, time});
-      data.targets = xt::zeros<int>({batch, time});
-      data.lengths = xt::zeros<int>({batch});
+      data.tokens = zeros_of<int>({batch, time});
+      data.targets = zeros_of<int>({batch, time});
+      data.lengths = zeros_of<int>({batch});
       for (std::size_t b = 0; b < batch; ++b) {
         const std::size_t length = 1 + rng.below(time);
         data.lengths(b) = static_cast<int>(length);

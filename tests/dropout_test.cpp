@@ -11,7 +11,7 @@ using Array = xt::xarray<double>;
 
 /// Which elements dropout keeps: 1 / (1 - p) or 0.
 Array mask_of(Tape<double>& tape, const Shape& shape, double p) {
-  const Array ones = xt::ones<double>(std::vector<std::size_t>(shape.begin(), shape.end()));
+  const Array ones = ones_of<double>(shape);
   return array(dropout(tape.input(ones), p));
 }
 
@@ -184,7 +184,7 @@ TEST(Dropout, DoesNotDependOnTheNumberOfThreads) {
 TEST(Dropout, FloatAndDoubleDropTheSameElements) {
   Tape<float> tape(5);
   Tape<double> wide(5);
-  const xt::xarray<float> ones = xt::ones<float>({1000});
+  const xt::xarray<float> ones = ones_of<float>({1000});
   const xt::xarray<float> narrow = dropout(tape.input(ones), 0.3).value();
   EXPECT_TRUE(near(narrow, mask_of(wide, {1000}, 0.3), tolerance::float_against_double));
 }

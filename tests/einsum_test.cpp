@@ -22,7 +22,7 @@ xt::xarray<double> by_loops(const std::string& pattern, const std::vector<xt::xa
     for (std::size_t axis = 0; axis < groups[i].size(); ++axis) extent[groups[i][axis]] = operands[i].shape(axis);
   std::vector<std::size_t> shape;
   for (const char c : result) shape.push_back(extent[c]);
-  xt::xarray<double> y = xt::zeros<double>(shape);
+  xt::xarray<double> y = zeros_of<double>(Shape(shape));
   std::size_t assignments = 1;
   for (const auto& [letter, n] : extent) assignments *= n;
   for (std::size_t number = 0; number < assignments; ++number) {
@@ -74,8 +74,8 @@ TEST(Einsum, AgreesWithLoopsOverAllLetters) {
 
 TEST(Einsum, AnExtentOfNothingSumsToZero) {
   Tape<double> tape;
-  const Var<double> a = tape.input(xt::zeros<double>({2, 0})), b = tape.input(xt::zeros<double>({0, 3}));
-  EXPECT_EQ(array(einsum("ij,jk->ik", a, b)), xt::xarray<double>(xt::zeros<double>({2, 3})));
+  const Var<double> a = tape.input(zeros_of<double>({2, 0})), b = tape.input(zeros_of<double>({0, 3}));
+  EXPECT_EQ(array(einsum("ij,jk->ik", a, b)), zeros_of<double>({2, 3}));
 }
 
 TEST(Einsum, WhatItDoesNotServeIsASentence) {

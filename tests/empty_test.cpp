@@ -20,7 +20,7 @@ class Empty : public testing::Test {
   void expect_result(V y, const Shape& shape, std::initializer_list<V> inputs) {
     EXPECT_EQ(y.shape(), shape) << y.op();
     for (double value : array(y)) EXPECT_EQ(value, 0) << y.op() << ": what sums over nothing is 0";
-    tape.backward(y, Array(xt::ones<double>(std::vector<std::size_t>(shape.begin(), shape.end()))));
+    tape.backward(y, Array(ones_of<double>(shape)));
     for (const V& x : inputs)
       for (double g : gradient(x)) EXPECT_EQ(g, 0) << y.op();
   }
@@ -86,8 +86,8 @@ TEST_F(Empty, ShapeOpsTakeAndGiveNothing) {
 
 TEST_F(Empty, TablesAndLosses) {
   const V table = of({4, 3}), logits = of({0, 3});
-  expect_result(embedding(table, xt::xarray<int>(xt::zeros<int>({2, 0}))), {2, 0, 3}, {table});
-  expect_result(cross_entropy(logits, xt::xarray<int>(xt::zeros<int>({0}))), {}, {logits});
+  expect_result(embedding(table, zeros_of<int>({2, 0})), {2, 0, 3}, {table});
+  expect_result(cross_entropy(logits, zeros_of<int>({0})), {}, {logits});
   const V ignored = of({2, 3});
   expect_result(cross_entropy(ignored, xt::xarray<int>{-100, -100}), {}, {ignored});
   const V no_classes = of({2, 0});
@@ -117,7 +117,7 @@ TEST_F(Empty, AnEmptyBatchTrainsAModelByNothing) {
   ParameterList<double> list = parameters<double>(model);
   for (const auto& [batch, time] : {std::pair<std::size_t, std::size_t>{0, 3}, {2, 0}, {0, 0}}) {
     tape.clear();
-    const xt::xarray<int> tokens = xt::zeros<int>({batch, time});
+    const xt::xarray<int> tokens = zeros_of<int>({batch, time});
     const auto logits = model(tape, tokens);
     EXPECT_EQ(logits.shape(), Shape({batch, time, 5}));
     const auto loss = cross_entropy(logits, tokens);
@@ -138,7 +138,7 @@ TEST_F(Empty, EveryLayerTakesAnEmptyBatch) {
   EXPECT_EQ(MultiHeadAttention<double>(6, 2, rng)(x).shape(), Shape({0, 3, 6}));
   EXPECT_EQ(MultiHeadAttention<double>(6, 2, rng)(x, x, x).shape(), Shape({0, 3, 6}));
   EXPECT_EQ(TransformerBlock<double>(6, 2, rng, {.norm = Norm::post})(x).shape(), Shape({0, 3, 6}));
-  EXPECT_EQ(Embedding<double>(4, 6, rng)(tape, xt::xarray<int>(xt::zeros<int>({0, 3}))).shape(), Shape({0, 3, 6}));
+  EXPECT_EQ(Embedding<double>(4, 6, rng)(tape, zeros_of<int>({0, 3})).shape(), Shape({0, 3, 6}));
 }
 
 /// Runs forward and backward of every op on the given matrix; returns how many results hold something that is not

@@ -377,8 +377,8 @@ TEST(Blame, LeavesParametersAsTheyWere) {
     const Var64 x = tape.var(list[0].parameter), y = tape.output("weary", x.shape(), x);
     was_moved = Numbers(x.data(), x.data() + x.size()) != values[0];
     if (++runs == 7) throw Weary();
-    xt::noalias(y.value()) = 1.0 * x.value();
-    tape.on_backward(y, [=] { xt::noalias(x.grad()) += y.grad(); });
+    set_each(y, x, [](double v) { return v; });
+    tape.on_backward(y, [=] { add_slope(x, y, [](double) { return 1.0; }); });
     return y;
   };
   EXPECT_THROW(detail::find_blame(f, {}, {}, list, 0), Weary);

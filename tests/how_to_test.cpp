@@ -75,11 +75,16 @@ struct GatedTanh {
 template <class T>
 Var<T> wrong_gated_tanh(Var<T> x, Var<T> g) {
   Var<T> y = x.tape().output("gated_tanh", x.shape(), x, g);
-  xt::noalias(y.value()) = xt::tanh(x.value()) / (T(1) + xt::exp(-g.value()));
+  const auto sigmoid_of = [](T v) { return 1 / (1 + std::exp(-v)); };
+  const std::size_t n = x.size();
+  for (std::size_t i = 0; i < n; ++i) y.data()[i] = std::tanh(x.data()[i]) * sigmoid_of(g.data()[i]);
   x.tape().on_backward(y, [=] {
+    const T* const dy = y.grad().data();
     if (x.requires_grad())
-      xt::noalias(x.grad()) += y.grad() * (T(1) - xt::square(xt::tanh(x.value()))) / (T(1) + xt::exp(-g.value()));
-    if (g.requires_grad()) xt::noalias(g.grad()) += y.grad() * y.value();
+      for (std::size_t i = 0; i < n; ++i)
+        x.grad().data()[i] += dy[i] * (1 - std::pow(std::tanh(x.data()[i]), T(2))) * sigmoid_of(g.data()[i]);
+    if (g.requires_grad())
+      for (std::size_t i = 0; i < n; ++i) g.grad().data()[i] += dy[i] * y.data()[i];
   });
   return y;
 }

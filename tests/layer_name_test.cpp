@@ -29,7 +29,7 @@ TEST(LayerName, StandsBeforeTheMessageOfAnOp) {
   const Model model(rng);
   Tape<double> tape;
   const Var<double> x = tape.input(random_array<double>({2, 5, 8}, 1));
-  const Mask wrong = tape.mask(xt::ones<bool>({2, 4}));
+  const Mask wrong = tape.mask(ones_of<bool>({2, 4}));
   EXPECT_EQ(message_of<ShapeError>([&] { model.blocks[1].self_attn(x, {.allow_keys = wrong}); }),
             "blocks.1.self_attn: [attention_packed] allow_keys must be (batch 2, time 5), got (2, 4)");
   const Var<double> narrow = tape.input(random_array<double>({2, 5, 7}, 1));
@@ -45,7 +45,7 @@ TEST(LayerName, EndsWithTheCall) {
   EXPECT_STREQ(current_layer(), "");
   expect_message<ShapeError>(
       [&] {
-        tape.number(1) + tape.input(xt::ones<double>({0, 2})) + tape.input(xt::ones<double>({3, 3}));
+        tape.number(1) + tape.input(ones_of<double>({0, 2})) + tape.input(ones_of<double>({3, 3}));
       },
       {"[add]"});
   EXPECT_EQ(message_of<ShapeError>([&] { softmax(tape.number(1)); }).find("["), 0u);

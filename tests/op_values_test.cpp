@@ -15,10 +15,10 @@ struct Curve {
 template <class T, class F>
 Curve<T> curve(F f, const std::vector<double>& points) {
   Tape<T> tape;
-  xt::xarray<T> x = xt::zeros<T>({points.size()});
+  xt::xarray<T> x = zeros_of<T>({points.size()});
   std::copy(points.begin(), points.end(), x.begin());
   const Var<T> v = tape.input(x, true), y = f(v);
-  tape.backward(y, xt::ones<T>({y.size()}));
+  tape.backward(y, ones_of<T>({y.size()}));
   Curve<T> result;
   for (const T value : y.value()) result.values.push_back(static_cast<double>(value));
   for (const T slope : v.grad()) result.slopes.push_back(static_cast<double>(slope));
@@ -102,9 +102,9 @@ TYPED_TEST(OpValues, WhatWhereDoesNotChooseGetsZeroWhateverItHolds) {
 TEST(OpValuesInFloat, ARunningSumOfAMillionTenthsStaysTrue) {
   Tape<float> tape;
   const std::size_t n = 1'000'000;
-  const Var<float> x = tape.input(xt::xarray<float>(0.1f * xt::ones<float>({n})), true), y = cumsum(x, 0);
+  const Var<float> x = tape.input(filled({n}, 0.1f), true), y = cumsum(x, 0);
   EXPECT_NEAR(y.value()(n - 1), 1e6 * static_cast<double>(0.1f), 0.01);
-  tape.backward(y, xt::ones<float>({n}));
+  tape.backward(y, ones_of<float>({n}));
   EXPECT_EQ(x.grad()(0), 1e6f);
 }
 
@@ -119,7 +119,7 @@ TEST(Detach, PassesTheValueAndNoGradient) {
   const Var<double> x = tape.input(random_array<double>({3}, 1), true), y = sin(x), cut = detach(y);
   EXPECT_FALSE(cut.requires_grad());
   EXPECT_EQ(cut.data(), y.data());
-  tape.backward(cut * x, xt::ones<double>({3}));
+  tape.backward(cut * x, ones_of<double>({3}));
   EXPECT_TRUE(near(gradient(x), xt::xarray<double>(y.value()), tolerance::two_paths_double));
   expect_message<TapeError>([&] { tape.backward(sum(detach(x))); }, {"[backward]"});
   expect_message<TapeError>([&] { detach(Var<double>()); }, {"[detach]"});
@@ -130,7 +130,7 @@ TEST(Detach, AParameterThatWasWrittenIsStillSeen) {
   Tape<double> tape;
   const Var<double> x = tape.input(random_array<double>({2}, 1), true), y = x * detach(tape.var(p));
   p.write()(0) = 3;
-  expect_message<TapeError>([&] { tape.backward(y, xt::ones<double>({2})); }, {"[backward]", "was written"});
+  expect_message<TapeError>([&] { tape.backward(y, ones_of<double>({2})); }, {"[backward]", "was written"});
 }
 
 // ---- indices, extents and bounds that do not fit

@@ -34,22 +34,35 @@ auto cube(Backward backward) {
   };
 }
 
+inline xt::xarray<double> transposed(const xt::xarray<double>& a) {
+  xt::xarray<double> result = zeros_of<double>({a.shape(1), a.shape(0)});
+  for (std::size_t i = 0; i < a.shape(0); ++i)
+    for (std::size_t j = 0; j < a.shape(1); ++j) result(j, i) = a(i, j);
+  return result;
+}
+
+inline xt::xarray<double> product_of(const xt::xarray<double>& a, const xt::xarray<double>& b) {
+  xt::xarray<double> result = zeros_of<double>({a.shape(0), b.shape(1)});
+  for (std::size_t i = 0; i < a.shape(0); ++i)
+    for (std::size_t k = 0; k < a.shape(1); ++k)
+      for (std::size_t j = 0; j < b.shape(1); ++j) result(i, j) += a(i, k) * b(k, j);
+  return result;
+}
+
+inline void add_to_gradient(Var<double> x, const xt::xarray<double>& dx) {
+  std::transform(dx.data(), dx.data() + dx.size(), x.grad().data(), x.grad().data(), std::plus<double>());
+}
+
 /// x w with square matrices, and the right gradient of x; that of w is given.
 template <class Backward>
 auto product(Backward weight_backward) {
   return [weight_backward](Var<double> x, Var<double> w) {
-    const auto multiply = [](const auto& a, const auto& b) -> xt::xarray<double> {
-      xt::xarray<double> result = xt::zeros<double>({a.shape(0), b.shape(1)});
-      for (std::size_t i = 0; i < a.shape(0); ++i)
-        for (std::size_t k = 0; k < a.shape(1); ++k)
-          for (std::size_t j = 0; j < b.shape(1); ++j) result(i, j) += a(i, k) * b(k, j);
-      return result;
-    };
     const Var<double> y = x.tape().output("product", x.shape(), x, w);
-    xt::noalias(y.value()) = multiply(x.value(), w.value());
+    const xt::xarray<double> forward = product_of(array(x), array(w));
+    std::copy_n(forward.data(), forward.size(), y.data());
     x.tape().on_backward(y, [=] {
-      xt::noalias(x.grad()) += multiply(y.grad(), xt::transpose(w.value()));
-      weight_backward(w, multiply(xt::transpose(x.value()), y.grad()));
+      add_to_gradient(x, product_of(gradient(y), transposed(array(w))));
+      weight_backward(w, product_of(transposed(array(x)), gradient(y)));
     });
     return y;
   };

@@ -39,9 +39,9 @@ TEST(Printing, AVarShowsItsOpShapeAndNumbersForEveryRank) {
 
 TEST(Printing, EmptyArraysShowTheirAxes) {
   Tape<double> tape;
-  EXPECT_EQ(printed(tape.input(xt::zeros<double>({0}))), "input (0,): []");
-  EXPECT_EQ(printed(tape.input(xt::zeros<double>({2, 0}))), "input (2, 0): [[], []]");
-  EXPECT_EQ(printed(tape.input(xt::zeros<double>({0, 2}))), "input (0, 2): []");
+  EXPECT_EQ(printed(tape.input(zeros_of<double>({0}))), "input (0,): []");
+  EXPECT_EQ(printed(tape.input(zeros_of<double>({2, 0}))), "input (2, 0): [[], []]");
+  EXPECT_EQ(printed(tape.input(zeros_of<double>({0, 2}))), "input (0, 2): []");
 }
 
 TEST(Printing, LongAxesShowTheirEnds) {

@@ -59,7 +59,7 @@ void expect_rope(bool by_row) {
   RopeOptions options{.base = c.file.real("base"),
                       .pairing = c.file.flag("interleaved") ? RopePairing::interleaved : RopePairing::halves};
   const std::size_t first = c.file.number("first_position");
-  xt::xarray<std::size_t> positions = xt::zeros<std::size_t>({s[0], s[2]});
+  xt::xarray<std::size_t> positions = zeros_of<std::size_t>({s[0], s[2]});
   for (std::size_t b = 0; b < s[0]; ++b)
     for (std::size_t t = 0; t < s[2]; ++t) positions(b, t) = first + t;
   if (by_row)

@@ -22,7 +22,7 @@ class ReferenceFile {
   xt::xarray<T> array(const std::string& name) {
     unread_.erase(name);
     const std::vector<T> elements = file_.read<T>(name);
-    xt::xarray<T> x = xt::zeros<T>(file_.shape(name));
+    xt::xarray<T> x = zeros_of<T>(Shape(file_.shape(name)));
     std::copy(elements.begin(), elements.end(), x.begin());
     return x;
   }

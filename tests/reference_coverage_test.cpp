@@ -53,8 +53,8 @@ TEST(ReferenceMeasure, SeesAValueThatIsABillionthOff) {
 }
 
 TEST(ReferenceMeasure, SeesAWrongShape) {
-  const xt::xarray<double> right = xt::ones<double>({2, 3}), turned = xt::ones<double>({3, 2});
-  const xt::xarray<double> row = xt::ones<double>({1, 3}), nothing = xt::ones<double>({0, 3});
+  const xt::xarray<double> right = ones_of<double>({2, 3}), turned = ones_of<double>({3, 2});
+  const xt::xarray<double> row = ones_of<double>({1, 3}), nothing = ones_of<double>({0, 3});
   EXPECT_TRUE(near(right, right, tolerance::reference));
   EXPECT_FALSE(near(turned, right, tolerance::reference));
   EXPECT_FALSE(near(row, right, tolerance::reference));  // would broadcast
@@ -62,7 +62,7 @@ TEST(ReferenceMeasure, SeesAWrongShape) {
 }
 
 TEST(ReferenceMeasure, SeesNaNAndInfinity) {
-  const xt::xarray<double> right = xt::ones<double>({2, 3});
+  const xt::xarray<double> right = ones_of<double>({2, 3});
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     xt::xarray<double> wrong = right;
     wrong(1, 1) = bad;

@@ -11,8 +11,8 @@ namespace {
 template <class T>
 Var<T> root(Var<T> x) {
   const Var<T> y = x.tape().output("root", x.shape(), x);
-  xt::noalias(y.value()) = xt::sqrt(x.value());
-  x.tape().on_backward(y, [x, y] { xt::noalias(x.grad()) += y.grad() / (T(2) * y.value()); });
+  set_each(y, x, [](T v) { return std::sqrt(v); });
+  x.tape().on_backward(y, [x, y] { add_slope(x, y, [](T v) { return 1 / (2 * std::sqrt(v)); }); });
   return y;
 }
 
@@ -80,7 +80,7 @@ TEST(RequireFinite, NamesTheOpTheLayerThePlaceAndTheStep) {
     const auto list = parameters<T>(model);
     AdamW<T> optimizer(list);
     Tape<T> tape;
-    xt::xarray<T> x = xt::zeros<T>({4, 3});
+    xt::xarray<T> x = zeros_of<T>({4, 3});
     x(3, 2) = T(1e4);  // exp(1e4) is infinite, and everything after it
     for (std::uint64_t step = 0; step < 2; ++step) {
       tape.clear();
@@ -153,7 +153,7 @@ TEST(RequireFinite, AFullyHiddenRowOfAttentionIsNoFault) {
     const Var<T> q = tape.var(list[0].parameter);
     const xt::xarray<bool> nothing = {{false, false, false}};
     const auto result = attention_with_weights<T>(q, q, q, 2, {.allow_keys = tape.mask(nothing)});
-    EXPECT_FALSE(xt::all(xt::isfinite(result.log_sum_exp.value())));  // it is -inf, as it should be
+    EXPECT_FALSE(all_finite(array(result.log_sum_exp)));  // it is -inf, as it should be
     const Var<T> loss = sum(result.output) + sum(q * q);
     tape.backward(loss);
     require_finite(loss, list);
@@ -179,7 +179,7 @@ TEST(RequireFinite, ABiasThatHidesIsBlamedForNothing) {
 
     // Scores that overflow: finite inputs beside the bias, so attention made it; or keys that are not finite.
     const T large = std::sqrt(std::numeric_limits<T>::max()) * T(16);
-    const Var<T> far = tape.input(xt::xarray<T>(large * xt::ones<T>({1, 2, 4})));
+    const Var<T> far = tape.input(xt::xarray<T>(large * ones_of<T>({1, 2, 4})));
     const std::string made = message(attend(far, far), list);
     EXPECT_NE(made.find("of [attention] (1, 2, 4), which came of -inf in [input] (2, 2)"), std::string::npos) << made;
     const std::string passed = message(attend(q, far * far), list);
@@ -318,7 +318,7 @@ TEST(RequireFinite, FindsItsWayBackThroughADeepRecord) {
 
 TEST(RequireFinite, ALossIsAScalarOfALiveRecord) {
   Tape<double> tape;
-  const Var<double> x = tape.input(xt::ones<double>({2}));
+  const Var<double> x = tape.input(ones_of<double>({2}));
   expect_message<ShapeError>([&] { require_finite(x, {}); }, {"size 1"});
   tape.clear();
   expect_message<TapeError>([&] { require_finite(x, {}); }, {"[require_finite]"});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -30,6 +31,15 @@ double error_between(const X& x, const Y& y) {
   return difference / largest;
 }
 
+template <class Array>
+bool all_zero(const Array& x) {
+  return std::all_of(x.begin(), x.end(), [](auto element) { return element == 0; });
+}
+template <class Array>
+bool all_finite(const Array& x) {
+  return std::all_of(x.begin(), x.end(), [](auto element) { return std::isfinite(element); });
+}
+
 /// Passes if the shapes agree and error_between is at most the tolerance.
 template <class X, class Y>
 testing::AssertionResult near(const X& x, const Y& y, double tolerance) {
@@ -39,11 +49,43 @@ testing::AssertionResult near(const X& x, const Y& y, double tolerance) {
                                      << error << " above " << tolerance;
 }
 
+// Loops rather than xtensor expressions, where these are not what is tested: of each the compiler makes more than a
+// hundred functions.
+
+/// An array with the same number everywhere.
+template <class T>
+xt::xarray<T> filled(const Shape& shape, T number) {
+  xt::xarray<T> x = xt::xarray<T>::from_shape(std::vector<std::size_t>(shape.begin(), shape.end()));
+  std::fill_n(x.data(), x.size(), number);
+  return x;
+}
+template <class T>
+xt::xarray<T> zeros_of(const Shape& shape) {
+  return filled(shape, T(0));
+}
+template <class T>
+xt::xarray<T> ones_of(const Shape& shape) {
+  return filled(shape, T(1));
+}
+
+/// y = f(x), element by element.
+template <class T>
+void set_each(Var<T> y, Var<T> x, std::type_identity_t<T (*)(T)> f) {
+  std::transform(x.data(), x.data() + x.size(), y.data(), f);
+}
+/// dx += dy * slope(x), element by element.
+template <class T>
+void add_slope(Var<T> x, Var<T> y, std::type_identity_t<T (*)(T)> slope) {
+  T* const dx = x.grad().data();
+  const T* const dy = y.grad().data();
+  for (std::size_t i = 0; i < x.size(); ++i) dx[i] += dy[i] * slope(x.data()[i]);
+}
+
 /// Normal random numbers.
 template <class T>
 xt::xarray<T> random_array(const Shape& shape, std::uint64_t seed, double scale = 1, double offset = 0) {
   Rng rng(seed);
-  xt::xarray<T> x = xt::zeros<T>(std::vector<std::size_t>(shape.begin(), shape.end()));
+  xt::xarray<T> x = zeros_of<T>(shape);
   for (auto& element : x) element = static_cast<T>(offset + scale * rng.normal());
   return x;
 }

@@ -16,9 +16,9 @@ TEST(TapeMemory, CountsTheValuesOfASmallGraphAsDoneByHand) {
   EXPECT_EQ(tape.memory().values.now, (3 + 1 + 3) * line);
   reshape(y, {7, 5});  // shares
   EXPECT_EQ(tape.memory().values.now, 7 * line);
-  tape.mask(xt::ones<bool>({5, 13}));    // 65 bytes: 2 lines
-  tape.integers(xt::ones<int>({9}));     // 72 bytes: 2 lines
-  tape.input(xt::zeros<float>({0, 3}));  // nothing
+  tape.mask(ones_of<bool>({5, 13}));    // 65 bytes: 2 lines
+  tape.integers(ones_of<int>({9}));     // 72 bytes: 2 lines
+  tape.input(zeros_of<float>({0, 3}));  // nothing
   EXPECT_EQ(tape.memory().values.now, 11 * line);
   EXPECT_EQ(tape.memory().values.peak, 11 * line);
   EXPECT_EQ(tape.memory().saved.now, 0u);
@@ -33,7 +33,7 @@ TEST(TapeMemory, CountsSavedNumbersApart) {
 
 TEST(TapeMemory, CountsGradientsAndShowsThatIntermediateOnesGoBack) {
   Tape<double> tape;
-  const auto x = tape.input(xt::ones<double>({8}), true);  // 1 line
+  const auto x = tape.input(ones_of<double>({8}), true);  // 1 line
   Var<double> y = x;
   for (int i = 0; i < 10; ++i) y = exp(y * 0.1);
   tape.backward(sum(y));
@@ -53,7 +53,7 @@ TEST(TapeMemory, CountsTheRecord) {
 
 TEST(TapeMemory, HighWaterMarksStayAfterClear) {
   Tape<double> tape;
-  const auto x = tape.input(xt::ones<double>({1000}), true);
+  const auto x = tape.input(ones_of<double>({1000}), true);
   tape.backward(sum(exp(x)));
   tape.scratch(100);
   const auto before = tape.memory();

@@ -52,8 +52,8 @@ struct Classifier {
   }
   MicroBatch forward(Tape<float>& tape, std::uint64_t step, std::size_t count, std::size_t part, Reduction reduction) {
     const auto all = random_array<float>({rows, width}, step);
-    xt::xarray<float> x = xt::zeros<float>({count, width});
-    xt::xarray<int> targets = xt::zeros<int>({count});
+    xt::xarray<float> x = zeros_of<float>({count, width});
+    xt::xarray<int> targets = zeros_of<int>({count});
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t row = part * count + i;
       for (std::size_t j = 0; j < width; ++j) x(i, j) = all(row, j);
