@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace xtape::kernels {
 
@@ -93,6 +94,28 @@ double sum_of(std::size_t n, F&& f) {
     total += static_cast<double>(xsimd::hadd((s0 + s1) + (s2 + s3)));
   }
   return total;
+}
+
+/// The same for two sums in one pass: f gives both terms.
+template <class T, class F>
+std::pair<double, double> two_sums_of(std::size_t n, F&& f) {
+  constexpr std::size_t block = 4096, width = lanes<T>;
+  double total_a = 0, total_b = 0;
+  for (std::size_t begin = 0; begin < n; begin += block) {
+    const std::size_t end = begin + block < n ? begin + block : n;
+    Batch<T> a0(T(0)), b0(T(0)), a1(T(0)), b1(T(0));
+    const auto add = [](Batch<T>& a, Batch<T>& b, const auto& terms) { a += terms.first, b += terms.second; };
+    std::size_t i = begin;
+    for (; i + 2 * width <= end; i += 2 * width) {
+      add(a0, b0, f(i, Whole{}));
+      add(a1, b1, f(i + width, Whole{}));
+    }
+    for (; i + width <= end; i += width) add(a0, b0, f(i, Whole{}));
+    if (i < end) add(a1, b1, f(i, Part{end - i}));
+    total_a += static_cast<double>(xsimd::hadd(a0 + a1));
+    total_b += static_cast<double>(xsimd::hadd(b0 + b1));
+  }
+  return {total_a, total_b};
 }
 
 /// Zero in the lanes beyond the extent, for terms whose padding is not 0 by itself.
