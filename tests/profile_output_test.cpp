@@ -71,6 +71,7 @@ TEST(ProfileText, IsPerRunOfTheSpanThatWasAskedFor) {
   EXPECT_TRUE(has(text, R"(^\(backward\) +1 )")) << text;
   EXPECT_TRUE(has(text, R"(^blocks\.\*\.linear1 +\d)")) << text;
   EXPECT_LT(text.find("slow"), text.find("linear")) << "the longest first\n" << text;
+  EXPECT_TRUE(has(text, R"(^\(span\): )")) << text;
   EXPECT_FALSE(has(text, "^exp")) << text;
   EXPECT_TRUE(has(nested, R"(^backward: 4 of )")) << nested;
   EXPECT_TRUE(has(nested, R"(^slow backward +2 )")) << nested;

@@ -244,6 +244,7 @@ TEST(RunProfile, TellsOfEveryStepAndChangesNothing) {
   const Finished run = copy_task(small_run + " --profile --stop_after 10 --out " + profiled.string());
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_TRUE(holds(run.output, "\nstep: 10 of ")) << run.output;
+  EXPECT_TRUE(holds(run.output, " s, evaluation ")) << run.output;
   EXPECT_TRUE(holds(run.output, "\nlinear backward ")) << run.output;
   EXPECT_TRUE(holds(run.output, (profiled / "profile.json").string())) << run.output;
   std::map<std::string, int> counts;
