@@ -249,7 +249,8 @@ TEST(RunProfile, TellsOfEveryStepAndChangesNothing) {
   EXPECT_TRUE(holds(run.output, (profiled / "profile.json").string())) << run.output;
   std::map<std::string, int> counts;
   for (const auto& event : trace_in(profiled / "profile.json").at("traceEvents")) ++counts[event.at("name")];
-  for (const char* span : {"step", "batch", "forward", "backward", "clip", "optimizer"}) EXPECT_EQ(counts[span], 10);
+  for (const char* span : {"step", "batch", "forward", "backward", "require finite", "optimizer"})
+    EXPECT_EQ(counts[span], 10);
   EXPECT_EQ(counts["checkpoint"], 3) << "two evaluations and the stop";
   EXPECT_EQ(counts["cross_entropy backward"], 10);
 
