@@ -52,7 +52,7 @@ TEST(Profile, CountsEveryOpByLayerAndDirection) {
     tape.clear();
     tape.backward(cross_entropy(model(tape, tokens), tokens));
   }
-  for (const char* layer : {"blocks.0.linear1", "blocks.1.linear1", "blocks.0.self_attn", "head"}) {
+  for (const char* layer : {"blocks.0.linear2", "blocks.1.linear2", "blocks.0.self_attn", "head"}) {
     EXPECT_EQ(forward(profile, "linear", layer).calls, 3u) << layer;
     EXPECT_EQ(backward(profile, "linear", layer).calls, 3u) << layer;
   }
