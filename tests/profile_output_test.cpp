@@ -19,6 +19,10 @@ TEST(ProfileCost, CountsTheProductsOfWhatNeedsAGradient) {
   EXPECT_EQ(forward_cost(y).bytes, 8 * (24 + 20 + 5 + 30));
   EXPECT_EQ(backward_cost(y).flop, 2 * 2 * 3 * 4 * 5);  // of the weight alone
   EXPECT_EQ(backward_cost(y).bytes, 8 * (24 + 2 * 20 + 2 * 5 + 30));
+  for (const auto fused : {linear_gelu(x, w, b), linear_gelu_tanh(x, w, b)}) {
+    EXPECT_EQ(forward_cost(fused).flop, forward_cost(y).flop);
+    EXPECT_EQ(backward_cost(fused).flop, backward_cost(y).flop);
+  }
   const auto product = matmul(y, exp(tape.input(random_array<double>({2, 5, 6}, 4), true)));
   EXPECT_EQ(forward_cost(product).flop, 2 * 2 * 3 * 5 * 6);
   EXPECT_EQ(backward_cost(product).flop, 2 * forward_cost(product).flop);
@@ -71,6 +75,7 @@ TEST(ProfileText, IsPerRunOfTheSpanThatWasAskedFor) {
   EXPECT_TRUE(has(text, R"(^\(backward\) +1 )")) << text;
   EXPECT_TRUE(has(text, R"(^blocks\.\*\.linear1 +\d)")) << text;
   EXPECT_LT(text.find("slow"), text.find("linear")) << "the longest first\n" << text;
+  EXPECT_TRUE(has(text, R"(^\(span\): )")) << text;
   EXPECT_FALSE(has(text, "^exp")) << text;
   EXPECT_TRUE(has(nested, R"(^backward: 4 of )")) << nested;
   EXPECT_TRUE(has(nested, R"(^slow backward +2 )")) << nested;

@@ -244,11 +244,13 @@ TEST(RunProfile, TellsOfEveryStepAndChangesNothing) {
   const Finished run = copy_task(small_run + " --profile --stop_after 10 --out " + profiled.string());
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_TRUE(holds(run.output, "\nstep: 10 of ")) << run.output;
+  EXPECT_TRUE(holds(run.output, " s, evaluation ")) << run.output;
   EXPECT_TRUE(holds(run.output, "\nlinear backward ")) << run.output;
   EXPECT_TRUE(holds(run.output, (profiled / "profile.json").string())) << run.output;
   std::map<std::string, int> counts;
   for (const auto& event : trace_in(profiled / "profile.json").at("traceEvents")) ++counts[event.at("name")];
-  for (const char* span : {"step", "batch", "forward", "backward", "clip", "optimizer"}) EXPECT_EQ(counts[span], 10);
+  for (const char* span : {"step", "batch", "forward", "backward", "require finite", "optimizer"})
+    EXPECT_EQ(counts[span], 10);
   EXPECT_EQ(counts["checkpoint"], 3) << "two evaluations and the stop";
   EXPECT_EQ(counts["cross_entropy backward"], 10);
 

@@ -1,8 +1,6 @@
 #include "common/run_profile.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
+#include <fmt/ranges.h>
 
 #include <xtape/framework/train/replacement.hpp>
 #include "common/progress.hpp"
@@ -25,12 +23,15 @@ RunProfile::RunProfile(xtape::Tape<float>& tape, const std::optional<std::string
 
 void RunProfile::finish() const {
   if (!profile_) return;
-  const auto& entries = profile_->entries();
-  const bool steps = std::any_of(entries.begin(), entries.end(), [](const xtape::ProfileEntry& e) {
-    return e.kind == xtape::ProfileKind::span && e.name == "step" && e.calls > 0;
-  });
   profile_->write_chrome_trace(file_);
-  fmt::print("\n{}", steps ? profile_->to_text("step") : "no step was made: there is nothing to profile\n");
+  bool steps = false;
+  std::vector<std::string> outermost;
+  for (const xtape::ProfileEntry& e : profile_->entries()) {
+    if (e.kind != xtape::ProfileKind::span || e.within != 0 || e.calls == 0) continue;
+    outermost.push_back(fmt::format("{} {:.2f} s", e.name, e.seconds));
+    steps |= e.name == "step";
+  }
+  if (steps) fmt::print("\n{}\n{}", fmt::join(outermost, ", "), profile_->to_text("step"));
   const auto number = [](std::uint64_t n) { return grouped(static_cast<double>(n)); };
   fmt::print(
       "\n{}, for ui.perfetto.dev or chrome://tracing: {}\n", file_.string(),

@@ -7,7 +7,9 @@ namespace {
 
 double real(std::size_t n) { return static_cast<double>(n); }
 
-bool is_product(std::string_view op) { return op == "linear" || op == "matmul"; }
+bool is_product(std::string_view op) {
+  return op == "linear" || op == "linear_gelu" || op == "linear_gelu_tanh" || op == "matmul";
+}
 bool is_attention(std::string_view op) {
   return op == "attention" || op == "attention_packed" || op == "attention_with_weights";
 }

@@ -107,6 +107,7 @@ std::string ProfileLog::to_text(const std::string& span) const {
     rows.push_back({title, fmt::format("{:.4g}", static_cast<double>(sum.calls) / n), ms(sum.seconds()),
                     share(sum.seconds()), rate(sum.flop, sum.seconds()), rate(sum.bytes, sum.seconds())});
   text += fmt::format("\n\n{}", columns(rows));
+  if (!names.empty()) text += "(span): what none of the ops and spans inside it took\n";
 
   std::erase_if(inside, [](const ProfileEntry* e) { return e->kind == ProfileKind::span; });
   rows = {{"layer", "forward ms", "backward ms", "share", "GFLOP/s"}};
