@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "support.hpp"
-#include "tolerances.hpp"
 
 namespace xtape::gemm_test {
 namespace {

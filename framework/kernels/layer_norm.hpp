@@ -18,15 +18,12 @@ void layer_norm_forward(std::size_t rows, std::size_t columns, const T* x, const
 
 /// With xhat = (x - mean) / sqrt(variance + eps) and g = dy gain:
 ///   dx = or += (g - mean(g) - xhat mean(g xhat)) / sqrt(variance + eps)
+///   dgain = or += sum over rows of dy xhat, dbias = or += sum over rows of dy
+/// in one pass over the rows. Any of the three may be null. `partial` holds 2 * column_sum_pieces(rows) * columns
+/// numbers for the time of the call.
 template <class T>
-void layer_norm_backward_x(std::size_t rows, std::size_t columns, const T* x, const T* gain,
-                           const LayerNormRow<T>* saved, const T* dy, T* dx, bool accumulate);
-
-/// dgain += sum over rows of dy xhat, dbias += sum over rows of dy. Either may be null. `partial` holds
-/// column_sum_pieces(rows) * columns numbers for the time of the call.
-template <class T>
-void layer_norm_backward_parameters(std::size_t rows, std::size_t columns, const T* x, const LayerNormRow<T>* saved,
-                                    const T* dy, T* dgain, bool accumulate_gain, T* dbias, bool accumulate_bias,
-                                    T* partial);
+void layer_norm_backward(std::size_t rows, std::size_t columns, const T* x, const T* gain, const LayerNormRow<T>* saved,
+                         const T* dy, T* dx, bool accumulate, T* dgain, bool accumulate_gain, T* dbias,
+                         bool accumulate_bias, T* partial);
 
 }  // namespace xtape::kernels

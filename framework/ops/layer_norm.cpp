@@ -32,17 +32,12 @@ Var<T> layer_norm(Var<T> x, OptionalOperand<T> gain, OptionalOperand<T> bias, do
   tape.on_backward(y, [=] {
     Tape<T>& t = y.tape();
     const T* dy = t.slot(y).data;
-    if (x.requires_grad()) {
-      const auto [dx, accumulate] = t.slot(x);
-      kernels::layer_norm_backward_x(rows, width, x.data(), has_gain ? g.data() : nullptr, saved, dy, dx, accumulate);
-    }
+    const auto slot_of = [&](bool wanted, Var<T> v) { return wanted ? t.slot(v) : GradientSlot<T>{nullptr, false}; };
     const bool wants_gain = has_gain && g.requires_grad(), wants_bias = has_bias && b.requires_grad();
-    if (!wants_gain && !wants_bias) return;
-    const auto dg = wants_gain ? t.slot(g) : GradientSlot<T>{nullptr, false};
-    const auto db = wants_bias ? t.slot(b) : GradientSlot<T>{nullptr, false};
-    const auto partial = t.workspace(width * kernels::column_sum_pieces(rows));
-    kernels::layer_norm_backward_parameters(rows, width, x.data(), saved, dy, dg.data, dg.accumulate, db.data,
-                                            db.accumulate, partial.data());
+    const auto dx = slot_of(x.requires_grad(), x), dg = slot_of(wants_gain, g), db = slot_of(wants_bias, b);
+    const auto partial = t.workspace(2 * width * kernels::column_sum_pieces(rows));
+    kernels::layer_norm_backward(rows, width, x.data(), has_gain ? g.data() : nullptr, saved, dy, dx.data,
+                                 dx.accumulate, dg.data, dg.accumulate, db.data, db.accumulate, partial.data());
   });
   return y;
 }
