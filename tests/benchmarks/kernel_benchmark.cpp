@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include <xtape/framework/kernels/bias_gelu.hpp>
 #include <xtape/framework/kernels/cross_entropy.hpp>
 #include <xtape/framework/kernels/layer_norm.hpp>
 #include <xtape/framework/kernels/optimizer.hpp>
@@ -70,6 +71,14 @@ std::vector<Kernel> all_kernels() {
   std::vector<Kernel> all;
   for (const auto& [name, kind] : {std::pair{"exp", Unary::exp}, {"tanh", Unary::tanh}, {"gelu", Unary::gelu}})
     add_unary(all, name, kind);
+  all.push_back({"bias_gelu_forward", 3, [](Arrays& a) {
+                   bias_gelu_forward(GeluForm::exact, a.rows, a.columns, a.x.data(), a.bias.data(), a.y.data(),
+                                     a.dx.data());
+                 }});
+  all.push_back({"bias_gelu_backward", 3, [](Arrays& a) {
+                   bias_gelu_backward(a.rows, a.columns, a.y.data(), a.dy.data(), a.dx.data(), a.bias.data(), false,
+                                      a.partial.data());
+                 }});
   all.push_back({"softmax_forward", 2, [](Arrays& a) { softmax_forward(a.rows, a.columns, a.x.data(), a.y.data()); }});
   all.push_back({"softmax_backward", 3,
                  [](Arrays& a) { softmax_backward(a.rows, a.columns, a.y.data(), a.dy.data(), a.dx.data(), false); }});

@@ -1,5 +1,6 @@
 """Processes that are timed: each side has its own, waits without using a processor, and works when told to."""
 import contextlib
+import glob
 import json
 import math
 import os
@@ -10,9 +11,10 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-OPENBLAS_BUILDS = {
-    "pthreads": "/usr/lib/x86_64-linux-gnu/openblas-pthread",
-    "OpenMP": "/usr/lib/x86_64-linux-gnu/openblas-openmp",
+OPENBLAS_BUILDS = {  # Debian's packages libopenblas0-pthread and libopenblas0-openmp
+    name: folder
+    for name, place in (("pthreads", "openblas-pthread"), ("OpenMP", "openblas-openmp"))
+    for folder in glob.glob(f"/usr/lib/*-linux-gnu/{place}")
 }
 
 
@@ -100,9 +102,9 @@ class Contenders:
 
     def __init__(self, python, threads, quick):
         self.python, self.workers, self.chosen = python, {}, {}
-        builds = [name for name, folder in OPENBLAS_BUILDS.items() if os.path.isdir(folder)]
+        builds = list(OPENBLAS_BUILDS)
         if not builds:
-            raise RuntimeError("expected OpenBLAS from Debian's packages, found none of " + ", ".join(OPENBLAS_BUILDS.values()))
+            raise RuntimeError("expected Debian's libopenblas0-pthread or libopenblas0-openmp, found neither")
         self.settings = [(1, builds[0])] + [(threads, build) for build in builds if threads > 1]
         if quick and threads > 1 and len(builds) > 1:
             self.settings = [(1, builds[0]), (threads, builds[-1])]
