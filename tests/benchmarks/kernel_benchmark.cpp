@@ -25,7 +25,7 @@ using namespace kernels;
 /// Rows and columns with all that any of the kernels reads or writes.
 struct Arrays {
   std::size_t rows, columns;
-  std::vector<float> x, y, dy, dx, gain, bias, partial;
+  std::vector<float> x, y, dy, dx, gain, bias, dgain, partial;
   std::vector<LayerNormRow<float>> norms;
   std::vector<CrossEntropyRow<float>> losses;
   std::vector<double> loss;
@@ -40,7 +40,8 @@ struct Arrays {
         dx(size()),
         gain(columns, 1.0f),
         bias(columns),
-        partial(column_sum_pieces(rows) * columns),
+        dgain(columns),
+        partial(2 * column_sum_pieces(rows) * columns),
         norms(rows),
         losses(rows),
         loss(rows),
@@ -86,11 +87,10 @@ std::vector<Kernel> all_kernels() {
                    layer_norm_forward(a.rows, a.columns, a.x.data(), a.gain.data(), a.bias.data(), 1e-5, a.y.data(),
                                       a.norms.data());
                  }});
-  all.push_back({"layer_norm_backward", 5, [](Arrays& a) {
-                   layer_norm_backward_x(a.rows, a.columns, a.x.data(), a.gain.data(), a.norms.data(), a.dy.data(),
-                                         a.dx.data(), false);
-                   layer_norm_backward_parameters(a.rows, a.columns, a.x.data(), a.norms.data(), a.dy.data(),
-                                                  a.gain.data(), true, a.bias.data(), true, a.partial.data());
+  all.push_back({"layer_norm_backward", 3, [](Arrays& a) {
+                   layer_norm_backward(a.rows, a.columns, a.x.data(), a.gain.data(), a.norms.data(), a.dy.data(),
+                                       a.dx.data(), false, a.dgain.data(), false, a.bias.data(), false,
+                                       a.partial.data());
                  }});
   all.push_back({"cross_entropy_forward", 1, [](Arrays& a) {
                    cross_entropy_forward(a.cross_entropy(), a.x.data(), a.loss.data(), a.losses.data());
