@@ -163,10 +163,12 @@ void backward_head(const Head<T>& head, const AttentionDropout& dropout, const H
   // The gradient of a bias is dS as it is; without one dS can take up the scale at once.
   const T scale = static_cast<T>(s.scale), early = g.dbias == nullptr ? scale : T(1),
           late = g.dbias == nullptr ? T(1) : scale;
-  const bool divided = head.mask.narrows();  // then strips add to dk and dv
-  if (divided && d.dk != nullptr && !g.accumulate_k) clear_block(d.dk, s.keys, s.key_width, s.k_stride);
-  if (divided && d.dv != nullptr && !g.accumulate_v) clear_block(d.dv, s.keys, s.value_width, s.v_stride);
-  const auto beta = [](bool accumulate) { return accumulate ? T(1) : T(0); };
+  // Strips add to the same keys, and q, k and v may be one.
+  const bool adds = head.mask.narrows() || s.queries == 0;
+  if (adds && d.dq != nullptr && !g.accumulate_q) clear_block(d.dq, s.queries, s.key_width, s.q_stride);
+  if (adds && d.dk != nullptr && !g.accumulate_k) clear_block(d.dk, s.keys, s.key_width, s.k_stride);
+  if (adds && d.dv != nullptr && !g.accumulate_v) clear_block(d.dv, s.keys, s.value_width, s.v_stride);
+  const auto beta = [&](bool accumulate) { return adds || accumulate ? T(1) : T(0); };
   for_each_strip(head, [&](const Strip& strip) {
     const auto [first_query, queries, first_key, keys] = strip;
     const std::size_t pair = first_query * s.keys + first_key;
@@ -185,11 +187,10 @@ void backward_head(const Head<T>& head, const AttentionDropout& dropout, const H
            d.k + first_key * s.k_stride, s.k_stride, beta(g.accumulate_q), d.dq + first_query * s.q_stride, s.q_stride);
     if (d.dk != nullptr)
       gemm(Transpose::yes, Transpose::no, keys, s.key_width, queries, late, d.ds + pair, s.keys,
-           d.q + first_query * s.q_stride, s.q_stride, beta(g.accumulate_k || divided), d.dk + first_key * s.k_stride,
-           s.k_stride);
+           d.q + first_query * s.q_stride, s.q_stride, beta(g.accumulate_k), d.dk + first_key * s.k_stride, s.k_stride);
     if (d.dv != nullptr && dy != nullptr)
       gemm(Transpose::yes, Transpose::no, keys, s.value_width, queries, T(1), d.dropped + pair, s.keys, dy,
-           head.y_stride(), beta(g.accumulate_v || divided), d.dv + first_key * s.v_stride, s.v_stride);
+           head.y_stride(), beta(g.accumulate_v), d.dv + first_key * s.v_stride, s.v_stride);
   });
 }
 

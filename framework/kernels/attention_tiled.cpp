@@ -111,7 +111,11 @@ template <class T>
 T delta(const Head<T>& head, std::size_t query, const T* y, const T* weights, const T* dy, const T* dweights,
         const T* dlse) {
   const std::size_t keys = head.s.keys;
-  T total = dy == nullptr ? T(0) : dot(dy + query * head.y_stride(), y + query * head.y_stride(), head.s.value_width);
+  T total(0);
+  if (dy != nullptr) {  // as a product, so that it is exactly dP where one key has all the weight
+    const std::size_t width = head.s.value_width, row = query * head.y_stride();
+    gemm(Transpose::no, Transpose::yes, 1, 1, width, T(1), dy + row, width, y + row, width, T(0), &total, 1);
+  }
   if (dweights != nullptr) {
     const Batch<T> zero(T(0));
     const T *p = weights + query * keys, *dp = dweights + query * keys;

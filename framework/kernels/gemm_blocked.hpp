@@ -113,6 +113,35 @@ void pack(T factor, const T* from, std::size_t ld, std::size_t n, std::size_t k,
       store_up_to(to + i, width - i, factor * load_up_to<V>(from + i, i < n ? n - i : 0));
 }
 
+/// One row of A and a transposed B, whose rows are read once: no work is done on them twice, so packing would not pay.
+template <class T, std::size_t bytes>
+void multiply_row(const Product<T>& product) {
+  using V = Vector<T, bytes>;
+  constexpr std::size_t lanes = bytes / sizeof(T);
+  const std::size_t a_step = product.transpose_a == Transpose::yes ? product.lda : 1;
+  const auto of_a = [&](std::size_t p) { return V{} + product.alpha * product.a[p * a_step]; };
+  for (std::size_t j = 0; j < product.n; j += lanes) {
+    const std::size_t columns = product.n - j < lanes ? product.n - j : lanes;
+    const T *b = product.b + j * product.ldb, *start = product.add ? product.c : product.bias;
+    V c = start == nullptr ? V{} : load_up_to<V>(start + j, columns);
+    std::size_t p = 0;
+    for (; p + lanes <= product.k; p += lanes) {
+      V square[lanes];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < lanes; ++r) square[r] = r < columns ? load_whole<V>(b + r * product.ldb + p) : V{};
+      transpose_square<T, bytes>(square);
+#pragma GCC unroll 16
+      for (std::size_t q = 0; q < lanes; ++q) c = fused(of_a(p + q), square[q], c);
+    }
+    for (; p < product.k; ++p) {
+      V column{};
+      for (std::size_t r = 0; r < columns; ++r) column[r] = b[r * product.ldb + p];
+      c = fused(of_a(p), column, c);
+    }
+    store_up_to(product.c + j, columns, c);
+  }
+}
+
 /// The product with vectors of `bytes`, whose tiles have at most `most_rows` rows: as many as registers hold.
 template <class T, std::size_t bytes, std::size_t most_rows>
 class BlockedProduct {
@@ -123,6 +152,7 @@ class BlockedProduct {
         b_across_(product.transpose_b == Transpose::yes) {}
 
   void run() {
+    if (product_.m == 1 && b_across_) return multiply_row<T, bytes>(product_);
     for (std::size_t p = 0; p < product_.k; p += block_depth)
       for (std::size_t first = 0; first < product_.n; first += block_columns) {
         const Block block{p, least(block_depth, product_.k - p), first, least(block_columns, product_.n - first)};
