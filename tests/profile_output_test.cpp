@@ -85,6 +85,18 @@ TEST(ProfileText, IsPerRunOfTheSpanThatWasAskedFor) {
   expect_message<Error>([&] { profile.to_text("steps"); }, {"[profile]", "[backward, step]", "got steps"});
 }
 
+TEST(ProfileText, CountsASpanWithinOneOfTheSameNameOnce) {
+  Tape<double> tape;
+  Profile<double> profile(tape);
+  {
+    const auto outer = tape.span("again"), inner = tape.span("again");
+    exp(tape.input(1.0));
+  }
+  const std::string text = profile.to_text("again");
+  EXPECT_EQ(text.rfind("again: 1 of ", 0), 0u) << text;
+  EXPECT_NE(text.find("\n(again)      2 "), std::string::npos) << text;
+}
+
 TEST(ProfileText, OfNothingIsATableWithoutRows) {
   Tape<double> tape;
   const Profile<double> profile(tape);

@@ -238,9 +238,8 @@ TEST_F(Resume, O32_ADiskThatIsFullLeavesTheRunWhereItWas) {
 
 nlohmann::json trace_in(const fs::path& file) { return nlohmann::json::parse(read_bytes(file)); }
 
-TEST(RunProfile, TellsOfEveryStepAndChangesNothing) {
-  const TemporaryFolder folder;
-  const fs::path profiled = folder / "profiled";
+TEST_F(Resume, WithAProfileOfEveryStepEndsInTheSameBits) {
+  const fs::path profiled = fresh("profiled"), trace = fresh("rest.json");
   const Finished run = copy_task(small_run + " --profile --stop_after 10 --out " + profiled.string());
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_TRUE(holds(run.output, "\nstep: 10 of ")) << run.output;
@@ -248,19 +247,20 @@ TEST(RunProfile, TellsOfEveryStepAndChangesNothing) {
   EXPECT_TRUE(holds(run.output, "\nlinear backward ")) << run.output;
   EXPECT_TRUE(holds(run.output, (profiled / "profile.json").string())) << run.output;
   std::map<std::string, int> counts;
-  for (const auto& event : trace_in(profiled / "profile.json").at("traceEvents")) ++counts[event.at("name")];
+  const nlohmann::json events = trace_in(profiled / "profile.json").at("traceEvents");
+  for (const auto& event : events) ++counts[event.at("name")];
   for (const char* span : {"step", "batch", "forward", "backward", "require finite", "optimizer"})
     EXPECT_EQ(counts[span], 10);
   EXPECT_EQ(counts["checkpoint"], 3) << "two evaluations and the stop";
   EXPECT_EQ(counts["cross_entropy backward"], 10);
 
-  const Finished rest = copy_task("--profile " + (folder / "rest.json").string() + " --resume " + profiled.string());
+  const Finished rest = copy_task("--profile " + trace.string() + " --resume " + profiled.string());
   EXPECT_TRUE(holds(rest.output, "\nstep: 14 of ")) << rest.output;
-  EXPECT_FALSE(trace_in(folder / "rest.json").at("traceEvents").empty());
+  EXPECT_FALSE(trace_in(trace).at("traceEvents").empty());
   EXPECT_TRUE(same_end(profiled, whole()));
 }
 
-TEST(RunProfile, ThatCannotBeWrittenIsRefusedBeforeTheTraining) {
+TEST_F(Resume, AProfileThatCannotBeWrittenIsRefusedBeforeTheTraining) {
   const Finished run = copy_task(small_run + " --profile /nowhere/profile.json");
   EXPECT_EQ(run.code, 1);
   EXPECT_TRUE(holds(run.output, "--profile: /nowhere/profile.json cannot be written")) << run.output;
