@@ -40,7 +40,7 @@ void print_whole_loss(const ValidationLoss& loss) {
 }
 
 int run_training(Command& command) {
-  nlohmann::json resumed;
+  nlohmann::ordered_json resumed;
   if (!command.run.resume.empty()) {
     resumed = resumed_config(command.run.resume);
     command.settings = settings_of(resumed);
@@ -75,7 +75,7 @@ int run_training(Command& command) {
 int run_sample(const Command& command) {
   require(!command.run.out.empty(), "--sample needs the folder of a run: --out FOLDER, as it was trained with");
   const std::filesystem::path folder = checkpoint_of(command.run.out, command.checkpoint == "best");
-  const nlohmann::json config = resumed_config(folder);
+  const nlohmann::ordered_json config = resumed_config(folder);
   const Settings settings = settings_of(config);
   const Vocabulary vocabulary = vocabulary_of(config);
   Model model = make_model(settings, vocabulary.size());

@@ -17,6 +17,7 @@ int run(const Settings& settings, const RunOptions& options) {
   const auto task = make_task(settings.task);
   auto model = make_model(settings, *task);
   fmt::print("{}\n", describe(model));
+  if (settings.steps == 0) return 0;
 
   const TrainingResult result = train(training_of(model, *task, settings), options);
   if (result.stopped) return result.exit_code;
@@ -56,7 +57,7 @@ int read_and_run(int argc, char** argv) {
   add_choice(choice);
   choice.parse_known(argc, argv);
   if (choice.given("--task") || choice.given("--config")) check_run_flags(choice, options);
-  auto config = nlohmann::json::object();
+  auto config = nlohmann::ordered_json::object();
   if (!config_path.empty()) config = read_config(config_path);
   if (!options.resume.empty()) config = resumed_config(options.resume);
   if (task_name.empty()) task_name = config.value("task", "copy");

@@ -98,7 +98,7 @@ TEST(CopyTask, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
 
 TEST(CopyTask, FlagsOutOfRangeSayWhatIsAllowed) {
   for (const auto& [flags, allowed] :
-       std::vector<std::pair<const char*, const char*>>{{"--steps 0", "1 to 10000000"},
+       std::vector<std::pair<const char*, const char*>>{{"--steps -1", "0 to 10000000"},
                                                         {"--batch -1", "1 to 65536"},
                                                         {"--letters 27", "2 to 26"},
                                                         {"--dropout 1.5", "0.000000 to 0.990000"},
@@ -136,6 +136,23 @@ TEST(CopyTask, HelpShowsTheFlagsAndDefaultsOfTheTask) {
   EXPECT_EQ(addition.code, 0);
   EXPECT_TRUE(holds(addition.output, "--digits") && holds(addition.output, "]=128")) << addition.output;
   EXPECT_FALSE(holds(addition.output, "--letters")) << addition.output;
+}
+
+TEST(CopyTask, WithNoStepsShowsTheModelAlone) {
+  const Finished run = copy_task("--steps 0");
+  EXPECT_EQ(run.code, 0);
+  EXPECT_TRUE(holds(run.output, "total") && holds(run.output, "105216")) << run.output;
+  EXPECT_FALSE(holds(run.output, "step") || holds(run.output, "never met")) << run.output;
+}
+
+TEST(CopyTask, IsASmallProgram) {
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "with what finds faults programs are larger";
+#endif
+  const Folder folder;
+  const auto stripped = folder.path / "copy_task";
+  ASSERT_EQ(run_program("strip -o " + stripped.string() + " " XTAPE_COPY_TASK).code, 0);
+  EXPECT_LT(std::filesystem::file_size(stripped), 2'000'000u) << "beside its shared libraries";
 }
 
 // ---- --config
@@ -192,7 +209,7 @@ TEST(CopyTask, AConfigurationThatCannotBeFollowedIsRefusedWithFileAndKey) {
            {R"({"task": 5})", "task must be one of copy, "},
            {R"({"steps": "200"})", "steps must be a whole number, got \"200\""},
            {R"({"steps": 2.5})", "steps must be a whole number, got 2.5"},
-           {R"({"steps": 0})", "steps: Value 0 not in range 1 to 10000000"},
+           {R"({"steps": -1})", "steps: Value -1 not in range 0 to 10000000"},
            {R"({"seed": -1})", "seed: Value -1 not in range"},
            {R"({"dropout": 1.5})", "dropout: Value 1.5 not in range"},
            {R"({"dropout": null})", "dropout must be a number, got null"},

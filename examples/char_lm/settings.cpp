@@ -38,7 +38,7 @@ void visit(auto& s, auto&& f) {
 
 /// The entry of a configuration, as a T.
 template <class T>
-T entry(const nlohmann::json& config, const std::string& key) {
+T entry(const nlohmann::ordered_json& config, const std::string& key) {
   const auto found = config.find(key);
   require(found != config.end(), "the configuration of this run has no {}: it is none of char_lm", key);
   try {
@@ -72,24 +72,24 @@ nlohmann::ordered_json to_json(const Settings& settings, const std::string& text
   return json;
 }
 
-Settings settings_of(const nlohmann::json& config) {
+Settings settings_of(const nlohmann::ordered_json& config) {
   Settings settings;
   visit(settings,
         [&]<class T>(const char* name, T& setting, const char*, const Allowed&) { setting = entry<T>(config, name); });
   return settings;
 }
 
-Vocabulary vocabulary_of(const nlohmann::json& config) {
+Vocabulary vocabulary_of(const nlohmann::ordered_json& config) {
   return Vocabulary(code_points(entry<std::string>(config, "vocabulary")));
 }
 
-std::string text_path_of(const nlohmann::json& config) {
+std::string text_path_of(const nlohmann::ordered_json& config) {
   const auto path = entry<std::string>(config, "text");
   require(std::filesystem::exists(path), "this run learns from {}, which is gone: put the text back there", path);
   return path;
 }
 
-void require_same_text(const nlohmann::json& config, const Text& text) {
+void require_same_text(const nlohmann::ordered_json& config, const Text& text) {
   require(entry<std::string>(config, "fingerprint") == text.fingerprint,
           "{} is not the text any more that this run began with, which had {} characters: put that one back there",
           entry<std::string>(config, "text"), entry<std::size_t>(config, "characters"));

@@ -31,11 +31,11 @@ void check(const Settings& settings);
 /// What a model is kept with: the settings, where its text was and what it was like, and its vocabulary.
 nlohmann::ordered_json to_json(const Settings& settings, const std::string& text_path, const Text& text);
 /// A setting, or another entry, that is missing or of another kind is an xtape::Error.
-Settings settings_of(const nlohmann::json& config);
-Vocabulary vocabulary_of(const nlohmann::json& config);
+Settings settings_of(const nlohmann::ordered_json& config);
+Vocabulary vocabulary_of(const nlohmann::ordered_json& config);
 /// Where the text was. Throws xtape::Error if nothing is there any more.
-std::string text_path_of(const nlohmann::json& config);
+std::string text_path_of(const nlohmann::ordered_json& config);
 /// Throws xtape::Error unless it is the text that the configuration is about.
-void require_same_text(const nlohmann::json& config, const Text& text);
+void require_same_text(const nlohmann::ordered_json& config, const Text& text);
 
 }  // namespace examples::char_lm

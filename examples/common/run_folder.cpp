@@ -44,6 +44,14 @@ ordered_json to_json(const RunState& state, const Training& training) {
           {"config", without_threads(training.config)}};
 }
 
+/// The same entries in whatever order, or the same number.
+bool same_entries(const ordered_json& a, const ordered_json& b) {
+  if (!a.is_object() || !b.is_object() || a.size() != b.size()) return a == b;
+  for (const auto& [key, value] : a.items())
+    if (!b.contains(key) || b.at(key) != value) return false;
+  return true;
+}
+
 /// What a checkpoint's state.json holds, if this version can read it. `use` takes what it needs.
 void read_state(const fs::path& checkpoint, const std::string& text, const auto& use) {
   const std::string file = (checkpoint / "state.json").string();
@@ -66,9 +74,9 @@ fs::path checkpoint_of(const fs::path& run, bool best) {
   return best ? xtape::best_checkpoint(path) : xtape::latest_checkpoint(path);
 }
 
-nlohmann::json resumed_config(const fs::path& resume) {
+ordered_json resumed_config(const fs::path& resume) {
   const fs::path checkpoint = checkpoint_of(resume);
-  nlohmann::json config;
+  ordered_json config;
   read_state(checkpoint, xtape::checkpoint_state(checkpoint), [&](const auto& state) { config = state.at("config"); });
   if (config.is_object()) config["threads"] = xtape::threads();
   return config;
@@ -101,9 +109,9 @@ RunFolder::RunFolder(const RunOptions& options, const Training& training, xtape:
   folder_ = checkpoint.has_parent_path() ? checkpoint.parent_path() : ".";
   lock_.take(folder_);
   const auto check_settings = [&](const ordered_json& json) {
-    const auto same = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& now) {
-      xtape::require(saved == now, "{} was saved with another {}: expected {}, got {}", checkpoint.string(), what,
-                     saved.dump(), now.dump());
+    const auto same = [&](const char* what, const ordered_json& saved, const ordered_json& now) {
+      xtape::require(same_entries(saved, now), "{} was saved with another {}: expected {}, got {}", checkpoint.string(),
+                     what, saved.dump(), now.dump());
     };
     same("configuration", json.at("config"), without_threads(training.config));
     same("schedule", json.at("schedule"), training.schedule);
@@ -137,7 +145,7 @@ void RunFolder::cut_metrics(std::uint64_t step) {
   xtape::require(file.good() || !fs::exists(path), "{} cannot be read", path.string());
   std::string kept_lines;
   for (std::string line; std::getline(file, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);  // the last one may be a part of a line
+    const auto json = ordered_json::parse(line, nullptr, false);  // the last one may be a part of a line
     if (!json.is_object() || !json.contains("step")) continue;
     if (json["step"] > step) break;
     kept_lines += line + "\n";

@@ -39,7 +39,7 @@ std::optional<Lengths> read_lengths(const std::string& text) {
 void visit(auto& s, auto&& f) {
   const std::string& task = s.task.name;
   f("seed", s.seed, "of weights, data and dropout", Range{0, 1'000'000'000});
-  f("steps", s.steps, "training steps at most", Range{1, 10'000'000});
+  f("steps", s.steps, "training steps at most; 0: only the model is shown", Range{0, 10'000'000});
   f("evaluate_every", s.evaluate_every, "steps between evaluations, at each of which --out gets a checkpoint",
     Range{1, 10'000'000});
   f("batch", s.batch, "sequences a step", Range{1, 65'536});
@@ -121,12 +121,12 @@ nlohmann::ordered_json to_json(const Settings& settings) {
   return json;
 }
 
-nlohmann::json read_config(const std::string& path) {
+nlohmann::ordered_json read_config(const std::string& path) {
   std::ifstream file(path);
   xtape::require(file.good() && !std::filesystem::is_directory(path), "{} cannot be read", path);
-  nlohmann::json config;
+  nlohmann::ordered_json config;
   try {
-    config = nlohmann::json::parse(file);
+    config = nlohmann::ordered_json::parse(file);
   } catch (const nlohmann::json::exception& error) {
     throw xtape::Error(fmt::format("{} is no JSON: {}", path, error.what()));
   }
@@ -138,12 +138,13 @@ nlohmann::json read_config(const std::string& path) {
   return config;
 }
 
-void apply_config(Flags& flags, const Settings& settings, const nlohmann::json& config, const std::string& path) {
+void apply_config(Flags& flags, const Settings& settings, const nlohmann::ordered_json& config,
+                  const std::string& path) {
   const nlohmann::ordered_json defaults = to_json(settings);
   for (const auto& [key, value] : config.items()) {
     if (key == "task") continue;
     xtape::require(defaults.contains(key), "{}: {} is no setting of the task {}", path, key, settings.task.name);
-    const nlohmann::json wanted = defaults[key];
+    const nlohmann::ordered_json wanted = defaults[key];
     const auto require_kind = [&](bool ok, const char* kind) {
       xtape::require(ok, "{}: {} must be {}, got {}", path, key, kind, value.dump());
     };

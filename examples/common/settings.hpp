@@ -28,10 +28,11 @@ void add_flags(Flags& flags, Settings& settings);
 nlohmann::ordered_json to_json(const Settings& settings);
 
 /// The JSON object in a file. Throws xtape::Error, whose sentence names the file.
-nlohmann::json read_config(const std::string& path);
+nlohmann::ordered_json read_config(const std::string& path);
 
 /// Makes the values of a file the defaults of the flags that add_flags added. Throws xtape::Error, whose sentence names
 /// file and key, if a key is unknown or its value is of the wrong type or out of range.
-void apply_config(Flags& flags, const Settings& settings, const nlohmann::json& config, const std::string& path);
+void apply_config(Flags& flags, const Settings& settings, const nlohmann::ordered_json& config,
+                  const std::string& path);
 
 }  // namespace examples

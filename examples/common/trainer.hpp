@@ -80,7 +80,7 @@ TrainingResult train(const Training& training, const RunOptions& options = {}, c
 
 /// The settings in the checkpoint that `resume` means, with this machine's "threads": what a program reads before it
 /// makes the model. Throws xtape::Error, whose sentence names the folder, if there is none.
-nlohmann::json resumed_config(const std::filesystem::path& resume);
+nlohmann::ordered_json resumed_config(const std::filesystem::path& resume);
 /// The folder of the newest checkpoint (or the best one) of a run, or `run` itself if it is a checkpoint.
 std::filesystem::path checkpoint_of(const std::filesystem::path& run, bool best = false);
 
