@@ -13,10 +13,13 @@ using PhiloxLanes = xsimd::batch<std::uint64_t>;
 
 /// The product of the lower halves of each lane; the upper ones may hold anything.
 inline PhiloxLanes multiply_lower_halves(PhiloxLanes x, PhiloxLanes m) {
-#ifdef __AVX2__
-  if constexpr (sizeof(PhiloxLanes) == sizeof(__m256i)) return _mm256_mul_epu32(x, m);
-#endif
+#if defined(__AVX512F__)
+  return _mm512_mul_epu32(x, m);
+#elif defined(__AVX2__)
+  return _mm256_mul_epu32(x, m);
+#else
   return (x & PhiloxLanes(0xFFFFFFFFu)) * (m & PhiloxLanes(0xFFFFFFFFu));
+#endif
 }
 
 inline constexpr std::size_t philox_words = 16 * PhiloxLanes::size;
