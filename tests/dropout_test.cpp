@@ -2,7 +2,9 @@
 
 #include <xtensor/xview.hpp>
 
-#include "support.hpp"
+#include <xtape/framework/kernels/dropout.hpp>
+
+#include "behaviour.hpp"
 
 namespace xtape::dropout_test {
 namespace {
@@ -187,6 +189,28 @@ TEST(Dropout, FloatAndDoubleDropTheSameElements) {
   const xt::xarray<float> ones = ones_of<float>({1000});
   const xt::xarray<float> narrow = dropout(tape.input(ones), 0.3).value();
   EXPECT_TRUE(near(narrow, mask_of(wide, {1000}, 0.3), tolerance::float_against_double));
+}
+
+// The kernel computes many counters at once; what it draws is the generator's, wherever a row begins and ends.
+TEST(Dropout, DropsWhereTheGeneratorSays) {
+  in_both_types([](auto zero) {
+    using T = decltype(zero);
+    for (const std::uint64_t first : {0ull, 1ull, 6ull, 63ull, (1ull << 34) - 5})
+      for (const std::size_t n : {0, 1, 63, 64, 65, 4200})
+        for (const double p : {1e-12, .3, .5, 1.}) {
+          const kernels::DropoutKey key{.seed = ~7ull, .step = 5ull << 33 | 9, .ordinal = 3, .first_element = first};
+          std::vector<T> x(n), y(n, T(10)), right(n, T(10));
+          for (std::size_t i = 0; i < n; ++i) x[i] = T(1) + static_cast<T>(i % 7);
+          for (std::size_t i = 0; i < n; ++i) {
+            const std::uint64_t element = first + i;
+            const auto words = philox(key.seed, key.step, key.ordinal << 40 | element >> 2);
+            if (words[element & 3] >= kernels::drop_below(p))
+              right[i] += x[i] * static_cast<T>(kernels::kept_factor(p));
+          }
+          kernels::dropout(n, p, key, x.data(), y.data(), true);
+          EXPECT_EQ(y, right) << first << " " << n << " " << p;
+        }
+  });
 }
 
 TEST(Dropout, RefusesAProbabilityOutsideZeroToOne) {

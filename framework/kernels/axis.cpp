@@ -20,8 +20,11 @@ void for_each_lane(const Around& a, F&& f) {
   });
 }
 
-void clear_unless(bool accumulate, const Around& a, auto* dx) {
-  if (!accumulate) std::fill_n(dx, a.before * a.along * a.after, 0);
+template <class T>
+void clear_unless(bool accumulate, const Around& a, T* dx) {
+  if (accumulate) return;
+  parallel_chunks(a.before * a.along * a.after, std::size_t{1} << 16,
+                  [&](std::size_t begin, std::size_t end) { std::fill(dx + begin, dx + end, T(0)); });
 }
 
 }  // namespace

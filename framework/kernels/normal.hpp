@@ -32,7 +32,9 @@ Batch<float> polynomial(Batch<float> x, float c0, More... more) {
 inline Normal<Batch<float>> normal_of(Batch<float> x) {
   using B = Batch<float>;
   // Beyond 14 the tail is 0. A NaN passes, as the second operand.
-  const B t = xsimd::min(B(14), xsimd::abs(x)), square = t * t, lost = xsimd::fms(t, t, square);
+  const B t = xsimd::min(B(14), xsimd::abs(x)), square = t * t;
+  // t^2 - square, which counts where the power is small. The upper part of t has 12 bits, so that its square is exact.
+  const B upper = (t + B(0x1.8p15f)) - B(0x1.8p15f), lost = (upper * upper - square) + (t - upper) * (t + upper);
   const B power = xsimd::exp(B(-0.5f) * square), e = xsimd::fnma(power, B(0.5f) * lost, power);
   const B inverse = B(1) / (t + B(4)), v = (t - B(4)) * inverse;
   const B p = polynomial(v, 0.7552851582f, -0.6078971987f, 0.3871350546f, -0.1865098046f, 0.06043260423f,

@@ -196,12 +196,10 @@ T max_of(const T* x, std::size_t n) {
 /// False if any of n numbers is infinite or NaN (x - x is 0 for finite x alone).
 template <class T>
 bool all_finite(const T* x, std::size_t n) {
-  Batch<T> zero(T(0));
-  sweep<T>(n, [&](std::size_t i, auto extent) {
-    const Batch<T> v = load(x + i, extent);
-    zero += v - v;
-  });
-  return xsimd::hadd(zero) == T(0);
+  return sum_of<T>(n, [&](std::size_t i, auto extent) {
+           const Batch<T> v = load(x + i, extent);
+           return v - v;
+         }) == 0;
 }
 
 }  // namespace xtape::kernels
