@@ -132,17 +132,21 @@ TEST(Allocation, WhatComesAfterBackwardAllocatesNothing) {
   ExponentialMovingAverage<float> average(list);
   const xt::xarray<int> tokens = {{1, 2, 3, 4}};
   Tape<float> tape;
-  const Var<float> loss = cross_entropy(model(tape, tokens), tokens);
-  tape.backward(loss);
-  EXPECT_EQ(allocations_of([&] {
-              require_finite(loss, list);
-              divide_grad(list, count_targets(tokens));
-              clip_grad_norm(list, 1.0);
-              adamw.step(), adam.step(), sgd.step();
-              average.update();
-              adamw.zero_grad();
-            }),
-            0u);
+  const auto update = [&] {
+    tape.clear();
+    const Var<float> loss = cross_entropy(model(tape, tokens), tokens);
+    tape.backward(loss);
+    return allocations_of([&] {
+      require_finite(loss, list);
+      divide_grad(list, count_targets(tokens));
+      clip_grad_norm(list, 1.0);
+      adamw.step(), adam.step(), sgd.step();
+      average.update();
+      adamw.zero_grad();
+    });
+  };
+  update();  // the first makes room for the list of pieces
+  EXPECT_EQ(update(), 0u);
 }
 
 TEST(Allocation, ALargerStepAllocatesAndTheNextOfItsSizeDoesNot) {

@@ -238,7 +238,7 @@ TEST_F(BadInput, LayersCalledWithAnotherWidth) {
   const V fits = of({2, 4, 6}), wide = of({2, 4, 8}), flat = of({4, 6});
   expect_shape_error([&] { Linear<double>(6, 3, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
   expect_shape_error([&] { LayerNorm<double>(6)(wide); }, {"[layer_norm]", "(8,)", "(6,)"});
-  expect_shape_error([&] { FeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
+  expect_shape_error([&] { FeedForward<double>(6, 12, rng)(wide); }, {"[linear_gelu]", "(..., 6)", "(2, 4, 8)"});
   expect_shape_error([&] { GatedFeedForward<double>(6, 12, rng)(wide); }, {"[linear]", "(..., 6)", "(2, 4, 8)"});
   expect_shape_error([&] { RmsNorm<double>(6)(wide); }, {"[rms_norm]", "(8,)", "(6,)"});
   expect_shape_error([&] { TransformerBlock<double>(6, 2, rng)(wide); }, {"(2, 4, 8)"});

@@ -6,6 +6,7 @@
 #include <xtape/framework/kernels/gemm_product.hpp>
 #include <xtape/framework/kernels/gemm_vector.hpp>
 
+#ifdef __AVX2__
 namespace xtape::kernels {
 namespace {
 
@@ -261,3 +262,4 @@ class BlockedProduct {
 
 }  // namespace
 }  // namespace xtape::kernels
+#endif

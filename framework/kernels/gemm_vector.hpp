@@ -1,7 +1,9 @@
 #pragma once
 // Vectors of a width that each including file chooses, for the matrix products compiled for one instruction set each.
-// All names are local to the file, so that no code of one instruction set is linked into another's.
+// All names are local to the file, so that no code of one instruction set is linked into another's. Nothing is here for
+// a file that is compiled without AVX2.
 
+#ifdef __AVX2__
 #include <immintrin.h>
 
 #include <cstddef>
@@ -119,3 +121,4 @@ template <class T, std::size_t bytes>
 
 }  // namespace
 }  // namespace xtape::kernels
+#endif
