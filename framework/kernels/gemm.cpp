@@ -69,10 +69,10 @@ template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
                    const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
                    const T* bias) {
-  // A piece is worth its hand-over to another thread from about a million multiply-adds on, where reading B costs as
+  // A piece is worth its hand-over to another thread from about two million multiply-adds on, where reading B costs as
   // much as 16 rows. It packs its own part of A and B, which is least work if it is about as wide as high. Eight pieces
   // balance well; many processors want more.
-  constexpr std::size_t work_per_piece = std::size_t{1} << 20, most_work_per_piece = std::size_t{1} << 27;
+  constexpr std::size_t work_per_piece = std::size_t{1} << 21, most_work_per_piece = std::size_t{1} << 27;
   constexpr std::size_t granule = 32;
   const std::size_t work = (m + 16) * n * k;
   const std::size_t most_pieces = std::max<std::size_t>(8, work / most_work_per_piece);
