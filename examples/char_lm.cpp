@@ -98,9 +98,7 @@ int run_sample(const Command& command) {
   return 0;
 }
 
-void require_no_training_flags(const Flags& flags) {
-  constexpr std::array allowed = {"--sample",      "--out",   "--seed",  "--threads",        "--prompt",
-                                  "--temperature", "--top_k", "--top_p", "--max_new_tokens", "--checkpoint"};
+void require_no_training_flags(const Flags& flags, const std::vector<std::string>& allowed) {
   for (const std::string& name : flags.given())
     require(std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
             "{} says how to train, which --sample does not do", name);
@@ -122,8 +120,10 @@ int read_and_run(int argc, char** argv) {
   add_flags(flags, command.settings);
   add_run_flags(flags, command.run);
   flags.add_switch("--sample", command.sample, "write text with the model in --out");
+  std::vector<std::string> of_sampling = {"--sample", "--out", "--seed", "--threads"};
   const auto sampling = [&](const char* name, auto& value, const char* help, const Allowed& allowed) {
     flags.add(name, value, help, {.allowed = allowed, .needs = "--sample"});
+    of_sampling.push_back(name);
   };
   SampleOptions& options = command.sampling;
   sampling("--prompt", command.prompt, "text to continue; empty: a new line", Anything{});
@@ -136,7 +136,7 @@ int read_and_run(int argc, char** argv) {
   if (const auto exit_code = flags.parse(argc, argv)) return *exit_code;
   check_run_flags(flags, command.run);
   if (flags.given("--threads")) command.threads = command.settings.threads;
-  if (command.sample) require_no_training_flags(flags);
+  if (command.sample) require_no_training_flags(flags, of_sampling);
   return command.sample ? run_sample(command) : run_training(command);
 }
 

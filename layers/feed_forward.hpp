@@ -34,7 +34,7 @@ struct FeedForward {
   }
 
  private:
-  /// activation(linear1(x)), which is one op for those that cost something.
+  /// activation(linear1(x)). gelu is one op with its product; relu is too cheap to be worth one.
   Var<T> activated(Var<T> x) const {
     if (activation == Activation::relu) return relu(linear1(x));
     const auto here = linear1.name.enter();

@@ -124,6 +124,21 @@ TYPED_TEST(AttentionKernels, AgreeAroundTheSizeOfATile) {
         ++turn;
 }
 
+TEST(AttentionGradients, OfKeysThatNoQueryOfTheirRowAsksForAreZero) {
+  for (const AttentionKernel kernel : {AttentionKernel::materialised, AttentionKernel::tiled}) {
+    Tape<double> tape;
+    for (int round = 0; round < 2; ++round) {  // in the second gradients begin on what the first left
+      tape.clear();
+      const auto x = [&](std::uint64_t seed) { return tape.input(random_array<double>({2, 3, 4}, seed), true); };
+      const Var<double> q = x(1), k = x(2), v = x(3);
+      const Mask asking = round == 0 ? Mask() : tape.lengths(xt::xarray<int>{0, 3}, 3);
+      tape.backward(sum(exp(attention(q, k * 1.0, v * 1.0, 2, {.allow_queries = asking, .kernel = kernel}))));
+      for (const Var<double>& of : {k, v})
+        for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(gradient(of).data()[i] == 0, round == 1);
+    }
+  }
+}
+
 TEST(AttentionKernelsItself, ADifferenceIsSeen) {
   const auto one = run<double>(AttentionKernel::tiled, causal, 3, From::all);
   const auto other = run<double>(AttentionKernel::tiled, window, 3, From::all);

@@ -22,7 +22,7 @@ struct With {
 
 template <class T>
 bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
 /// A matrix product whose matrices have unused columns beside them.
@@ -139,6 +139,20 @@ TYPED_TEST(Gemm, ALargeProductHasTheSameBitsOnAnyNumberOfThreads) {
     EXPECT_TRUE(same_bits(c.computed(true), expected)) << n;
   }
   set_threads(before);
+}
+TYPED_TEST(Gemm, ALongProductOfTwoVectorsIsNotCutAway) {
+  const Case<TypeParam> c(Transpose::no, Transpose::yes, 1, 1, 300'000, TypeParam(1), TypeParam(0), false);
+  EXPECT_TRUE(same_bits(c.computed(true), c.computed(false)));
+}
+TYPED_TEST(Gemm, NegativeZeroIsKept) {
+  const TypeParam a = TypeParam(-0.0), b = 1, bias = TypeParam(-0.0);
+  for (std::size_t m : {std::size_t{1}, std::size_t{2}}) {
+    const std::vector<TypeParam> rows(m, a);
+    std::vector<TypeParam> c(m, 1);
+    kernels::gemm(Transpose::no, Transpose::yes, m, 1, 1, TypeParam(1), rows.data(), 1, &b, 1, TypeParam(0), c.data(),
+                  1, &bias);
+    EXPECT_TRUE(std::signbit(c[m - 1])) << m;
+  }
 }
 TEST(GemmCode, WhatCannotRunIsRefused) {
   EXPECT_TRUE(kernels::can_run(GemmCode::blas));

@@ -224,6 +224,8 @@ TEST(Optimizer, ANormThatIsKnownIsTaken) {
   EXPECT_NEAR(list[0].parameter.value()(0), 1 - .5 * 4 * .25, 1e-6);
   for (const double bad : {-1.0, std::nan("")})
     expect_message<Error>([&] { sgd.step({.max_norm = bad}); }, {"[Sgd]", "max_norm", "negative"});
+  expect_message<Error>([&] { sgd.step({.max_norm = 1, .norm = -1}); }, {"[Sgd]", "norm", "negative"});
+  expect_message<Error>([&] { sgd.step({.max_norm = 1, .norm = NAN}); }, {"[Sgd]", "norm", "NaN"});
   EXPECT_EQ(sgd.step({.max_norm = 0}), 4.0);
   EXPECT_NEAR(list[0].parameter.value()(0), .5, 1e-6);
   EXPECT_EQ(sgd.steps(), 2U);

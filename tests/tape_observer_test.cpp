@@ -47,6 +47,16 @@ TEST(TapeObserver, IsToldOfEveryOpInTheOrderOfRecordingAndOfItsReverse) {
                           "d before exp", "d after exp"}));
 }
 
+TEST(TapeObserver, IsToldOfAFusedOpThatClosesWithoutAGradient) {
+  Tape<double> tape;
+  Lines lines;
+  Diary diary("d", lines);
+  const auto x = tape.input(Array{{1, 2}});
+  tape.observe(diary);
+  linear_gelu(x, x);
+  EXPECT_EQ(lines, (Lines{"d opened linear_gelu", "d closed linear_gelu"}));
+}
+
 TEST(TapeObserver, IsToldOfEachOutputThatOpensAndOnceOfAnOpThatCloses) {
   Tape<double> tape;
   Lines lines;

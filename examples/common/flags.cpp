@@ -86,7 +86,8 @@ void Flags::set_default(const std::string& name, const std::string& value) {
   try {
     app_->get_option(name)->default_val(value);
   } catch (const CLI::ParseError& error) {
-    throw xtape::Error(std::string(error.what()).substr(2));  // without its "--"
+    const std::string text = error.what();
+    throw xtape::Error(text.starts_with("--") ? text.substr(2) : text);
   }
 }
 

@@ -13,17 +13,25 @@ void add_profile_flag(Flags& flags, std::optional<std::string>& file) {
                                   "ui.perfetto.dev or chrome://tracing (profile.json, in --out if there is one)");
 }
 
+void require_writable_profile(const std::optional<std::string>& file) {
+  if (file && !file->empty()) const xtape::Replacement it_can_be_written(*file, "--profile: ");
+}
+
 RunProfile::RunProfile(xtape::Tape<float>& tape, const std::optional<std::string>& file,
                        const std::filesystem::path& folder)
     : file_(file && !file->empty() ? std::filesystem::path(*file) : folder / "profile.json") {
   if (!file) return;
-  { const xtape::Replacement it_can_be_written(file_, "--profile: "); }
+  require_writable_profile(file_.string());
   profile_.emplace(tape);
 }
 
 void RunProfile::finish() const {
   if (!profile_) return;
-  profile_->write_chrome_trace(file_);
+  try {
+    profile_->write_chrome_trace(file_);
+  } catch (const xtape::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());  // and the run goes on: its model is worth more
+  }
   bool steps = false;
   std::vector<std::string> outermost;
   for (const xtape::ProfileEntry& e : profile_->entries()) {

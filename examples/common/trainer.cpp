@@ -108,6 +108,7 @@ TrainingResult train(const Training& training, const RunOptions& options, const 
   require(training.accumulation > 0 && training.evaluate_every > 0,
           "[train] accumulation and evaluate_every must be at least 1, got {} and {}", training.accumulation,
           training.evaluate_every);
+  require_writable_profile(options.profile);  // before anything is overwritten
   set_threads(training.threads);
   AdamW<float> optimizer(training.model, training.optimizer);
   Tape<float> tape(training.seed);

@@ -67,6 +67,7 @@ void work(Job& job, int worker) noexcept {
   try {
     for (std::size_t k = 0; k < workers; ++k) {
       Share& share = job.shares[(mine + k) % workers];
+      if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
       for (std::size_t piece = share.next.fetch_add(1, std::memory_order_relaxed); piece < share.end;
            piece = share.next.fetch_add(1, std::memory_order_relaxed)) {
         if (__tsan_acquire && !began) __tsan_acquire(&job.begin);

@@ -19,8 +19,8 @@ class HeadMask {
       : mask_(mask), b_(b), h_(h), queries_(shape.queries), keys_(shape.keys) {}
 
   bool hides() const { return mask_.hides(); }
-  /// True if begin and end differ from query to query.
-  bool narrows() const { return mask_.causal || mask_.window != mask_.no_window; }
+  /// True if begin and end may differ from query to query.
+  bool narrows() const { return mask_.causal || mask_.window != mask_.no_window || mask_.allow_queries != nullptr; }
   /// Query i sees no key outside of begin(i) <= j < end(i).
   std::size_t begin(std::size_t i) const {
     const std::size_t reached = keys_to(i);

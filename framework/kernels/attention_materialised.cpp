@@ -163,7 +163,8 @@ void backward_head(const Head<T>& head, const AttentionDropout& dropout, const H
   // The gradient of a bias is dS as it is; without one dS can take up the scale at once.
   const T scale = static_cast<T>(s.scale), early = g.dbias == nullptr ? scale : T(1),
           late = g.dbias == nullptr ? T(1) : scale;
-  // Strips add to the same keys, and q, k and v may be one.
+  // Several strips add to the same rows of dk and dv, so these are cleared first; all three before any product, since
+  // q, k and v may be one array. Without a query there is no strip at all.
   const bool adds = head.mask.narrows() || s.queries == 0;
   if (adds && d.dq != nullptr && !g.accumulate_q) clear_block(d.dq, s.queries, s.key_width, s.q_stride);
   if (adds && d.dk != nullptr && !g.accumulate_k) clear_block(d.dk, s.keys, s.key_width, s.k_stride);

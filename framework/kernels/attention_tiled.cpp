@@ -112,7 +112,7 @@ T delta(const Head<T>& head, std::size_t query, const T* y, const T* weights, co
         const T* dlse) {
   const std::size_t keys = head.s.keys;
   T total(0);
-  if (dy != nullptr) {  // as a product, so that it is exactly dP where one key has all the weight
+  if (dy != nullptr) {  // as our own products sum, so that it is exactly dP where one key has all the weight
     const std::size_t width = head.s.value_width, row = query * head.y_stride();
     gemm(Transpose::no, Transpose::yes, 1, 1, width, T(1), dy + row, width, y + row, width, T(0), &total, 1);
   }

@@ -10,7 +10,7 @@ namespace xtape::kernels {
 enum class GeluForm { exact, by_tanh };
 
 /// y = gelu(h + bias) and, unless slope is null, slope = gelu'(h + bias), by one exponential. h, y and slope
-/// (rows, columns); slope may be h itself; bias (columns,) may be null.
+/// (rows, columns); y or slope, not both, may be h itself; bias (columns,) may be null.
 template <class T>
 void bias_gelu_forward(GeluForm form, std::size_t rows, std::size_t columns, const T* h, const T* bias, T* y, T* slope);
 

@@ -29,7 +29,7 @@ GemmCode best_code() {
   return GemmCode::blas;
 }
 
-std::atomic<GemmCode> current_code = best_code();
+constinit std::atomic<GemmCode> chosen_code{GemmCode::automatic};  // also for products before main
 
 /// C = beta C, or the bias in every row, or 0.
 template <class T>
@@ -44,14 +44,14 @@ void start(std::size_t m, std::size_t n, T beta, T* c, std::size_t ldc, const T*
 bool can_run(GemmCode code) {
 #ifdef XTAPE_X86_GEMM
   if (code == GemmCode::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (code == GemmCode::avx512) return __builtin_cpu_supports("avx512f");
+  if (code == GemmCode::avx512) return can_run(GemmCode::avx2) && __builtin_cpu_supports("avx512f");
 #endif
   return code == GemmCode::automatic || code == GemmCode::blas;
 }
 
 void use_gemm_code(GemmCode code) {
   require(can_run(code), "[use_gemm_code] this processor cannot run the code that was asked for");
-  current_code = code == GemmCode::automatic ? best_code() : code;
+  chosen_code = code;
 }
 
 template <class T>
@@ -61,7 +61,8 @@ void gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size
   const bool clears = beta == T(0), adds = !clears && k > 0;
   if (k == 0 || (!clears && beta != T(1))) start(m, n, beta, c, ldc, bias);
   if (k == 0) return;
-  code_of<T>(current_code.load(std::memory_order_relaxed))(
+  const GemmCode code = chosen_code.load(std::memory_order_relaxed);
+  code_of<T>(code == GemmCode::automatic ? best_code() : code)(
       {transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, adds, clears ? bias : nullptr});
 }
 
@@ -80,7 +81,7 @@ void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, 
   std::size_t rows = m, columns = n;
   for (std::size_t cut = 1; cut < pieces; cut *= 2) {
     std::size_t& longer = rows >= columns ? rows : columns;
-    longer = (longer / 2 + granule - 1) / granule * granule;
+    longer = ((longer + 1) / 2 + granule - 1) / granule * granule;
   }
   if (rows == 0 || columns == 0) return;
   const std::size_t across = (n + columns - 1) / columns, down = (m + rows - 1) / rows;

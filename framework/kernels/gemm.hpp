@@ -9,7 +9,7 @@ enum class Transpose { no, yes };
 
 /// C (m, n) = alpha op(A) op(B) + beta C, where op(A) is (m, k), op(B) is (k, n) and every matrix has its own distance
 /// from row to row. With beta = 0 C is not read, and every row starts from the bias (n,) if there is one. Runs on the
-/// calling thread.
+/// calling thread, with up to 530 KB of its stack.
 ///
 /// With our own code every element is one chain of fused multiply-adds in the order of k, from what it starts from: its
 /// bits depend on its row of A and its column of B alone, not on m, n or the processor. BLAS promises no such thing.

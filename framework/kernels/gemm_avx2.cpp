@@ -6,8 +6,8 @@
 namespace xtape::kernels {
 
 // Twelve of the sixteen registers hold a tile of C.
-void multiply_avx2(const Product<float>& product) { BlockedProduct<float, 32, 6>(product).run(); }
-void multiply_avx2(const Product<double>& product) { BlockedProduct<double, 32, 6>(product).run(); }
+void multiply_avx2(const Product<float>& product) { multiply_blocked<float, 32, 6>(product); }
+void multiply_avx2(const Product<double>& product) { multiply_blocked<double, 32, 6>(product); }
 
 }  // namespace xtape::kernels
 #endif

@@ -6,8 +6,8 @@
 namespace xtape::kernels {
 
 // 28 of the 32 registers hold a tile of C.
-void multiply_avx512(const Product<float>& product) { BlockedProduct<float, 64, 14>(product).run(); }
-void multiply_avx512(const Product<double>& product) { BlockedProduct<double, 64, 14>(product).run(); }
+void multiply_avx512(const Product<float>& product) { multiply_blocked<float, 64, 14>(product); }
+void multiply_avx512(const Product<double>& product) { multiply_blocked<double, 64, 14>(product); }
 
 }  // namespace xtape::kernels
 #endif

@@ -19,14 +19,14 @@ struct Tile {
   std::size_t start_stride;
 };
 
-/// Where the tile's rows of op(A) lie: as rows, a[r * step + p], or as columns, a[p * step + r].
-enum class Lie { rows, columns };
+/// How the tile's rows of op(A) are stored: as rows, a[r * step + p], or as columns, a[p * step + r].
+enum class Layout { rows, columns };
 
 /// C = start + A B for a tile of `rows` rows and `vectors` vectors of columns, which is held in registers; row p of B
 /// is at b + p * b_step.
-template <class T, std::size_t bytes, std::size_t rows, std::size_t vectors, Lie lie>
-[[gnu::noinline]] void multiply_tile(std::size_t k, const T* a, std::size_t a_step, const T* b, std::size_t b_step,
-                                     const Tile<T>& tile) {
+template <class T, std::size_t bytes, std::size_t rows, std::size_t vectors, Layout layout>
+[[gnu::noinline]] void micro_kernel(std::size_t k, const T* a, std::size_t a_step, const T* b, std::size_t b_step,
+                                    const Tile<T>& tile) {
   using V = Vector<T, bytes>;
   constexpr std::size_t width = bytes / sizeof(T);
   const auto columns_of = [&](std::size_t v) __attribute__((always_inline)) {
@@ -52,12 +52,12 @@ template <class T, std::size_t bytes, std::size_t rows, std::size_t vectors, Lie
     b += b_step;
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < rows; ++r) {
-      const V of_a = V{} + element(r);
+      const V of_a = element(r) - V{};  // in every lane, -0 too
 #pragma GCC unroll 2
-      for (std::size_t v = 0; v < vectors; ++v) c[r][v] = fused(of_a, of_b[v], c[r][v]);
+      for (std::size_t v = 0; v < vectors; ++v) c[r][v] = fma(of_a, of_b[v], c[r][v]);
     }
   };
-  if constexpr (lie == Lie::rows) {
+  if constexpr (layout == Layout::rows) {
     const T* row[rows];
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < rows; ++r) row[r] = a + r * a_step;
@@ -116,11 +116,11 @@ void pack(T factor, const T* from, std::size_t ld, std::size_t n, std::size_t k,
 
 /// One row of A and a transposed B, whose rows are read once: no work is done on them twice, so packing would not pay.
 template <class T, std::size_t bytes>
-void multiply_row(const Product<T>& product) {
+[[gnu::noinline]] void multiply_row(const Product<T>& product) {
   using V = Vector<T, bytes>;
   constexpr std::size_t lanes = bytes / sizeof(T);
   const std::size_t a_step = product.transpose_a == Transpose::yes ? product.lda : 1;
-  const auto of_a = [&](std::size_t p) { return V{} + product.alpha * product.a[p * a_step]; };
+  const auto of_a = [&](std::size_t p) { return product.alpha * product.a[p * a_step] - V{}; };
   for (std::size_t j = 0; j < product.n; j += lanes) {
     const std::size_t columns = product.n - j < lanes ? product.n - j : lanes;
     const T *b = product.b + j * product.ldb, *start = product.add ? product.c : product.bias;
@@ -132,12 +132,12 @@ void multiply_row(const Product<T>& product) {
       for (std::size_t r = 0; r < lanes; ++r) square[r] = r < columns ? load_whole<V>(b + r * product.ldb + p) : V{};
       transpose_square<T, bytes>(square);
 #pragma GCC unroll 16
-      for (std::size_t q = 0; q < lanes; ++q) c = fused(of_a(p + q), square[q], c);
+      for (std::size_t q = 0; q < lanes; ++q) c = fma(of_a(p + q), square[q], c);
     }
     for (; p < product.k; ++p) {
       V column{};
       for (std::size_t r = 0; r < columns; ++r) column[r] = b[r * product.ldb + p];
-      c = fused(of_a(p), column, c);
+      c = fma(of_a(p), column, c);
     }
     store_up_to(product.c + j, columns, c);
   }
@@ -149,11 +149,10 @@ class BlockedProduct {
  public:
   explicit BlockedProduct(const Product<T>& product)
       : product_(product),
-        a_across_(product.transpose_a == Transpose::yes),
-        b_across_(product.transpose_b == Transpose::yes) {}
+        a_transposed_(product.transpose_a == Transpose::yes),
+        b_transposed_(product.transpose_b == Transpose::yes) {}
 
   void run() {
-    if (product_.m == 1 && b_across_) return multiply_row<T, bytes>(product_);
     for (std::size_t p = 0; p < product_.k; p += block_depth)
       for (std::size_t first = 0; first < product_.n; first += block_columns) {
         const Block block{p, least(block_depth, product_.k - p), first, least(block_columns, product_.n - first)};
@@ -169,12 +168,12 @@ class BlockedProduct {
 
  private:
   static constexpr std::size_t lanes = bytes / sizeof(T), tile_columns = 2 * lanes;
-  // A block of B, depth x columns, takes half of the second cache of processors with such vectors: 256 or 512 KiB. A
-  // strip of A stays in the first.
+  // A block of B, depth x columns, takes half of the second cache of processors with such vectors, 256 or 512 KiB in
+  // float, and a quarter in double. A strip of A stays in the first.
   static constexpr std::size_t block_depth = 1024 / sizeof(T), block_columns = 32 * bytes / sizeof(T);
   static constexpr std::size_t worth_packing_a = 256;  // columns of a block of B
   static constexpr std::size_t worth_packing_b = 64;   // rows of A
-  /// Heights of tiles that there is code for.
+  /// Heights of tiles that there is a kernel for.
   static constexpr std::size_t heights[] = {1, 2, 4, 6, 8, 10, 12, 14};
   static constexpr std::size_t height_count = most_rows / 2 + 1;
 
@@ -186,7 +185,7 @@ class BlockedProduct {
   struct Source {
     const T* data;
     std::size_t step;
-    Lie lie;
+    Layout layout;
   };
 
   static constexpr std::size_t least(std::size_t x, std::size_t y) { return x < y ? x : y; }
@@ -204,27 +203,27 @@ class BlockedProduct {
 
   /// Columns of B are read where they lie if that pays and they fill their vectors.
   bool is_packed(std::size_t columns) const {
-    return b_across_ || product_.m >= worth_packing_b || columns < padded(columns);
+    return b_transposed_ || product_.m >= worth_packing_b || columns < padded(columns);
   }
   const T* of_b(const Block& block, std::size_t j) const {
-    return b_across_ ? product_.b + (block.first + j) * product_.ldb + block.p
-                     : product_.b + block.p * product_.ldb + block.first + j;
+    return b_transposed_ ? product_.b + (block.first + j) * product_.ldb + block.p
+                         : product_.b + block.p * product_.ldb + block.first + j;
   }
   void pack_columns(const Block& block) {
     for (std::size_t j = 0; j < block.columns; j += tile_columns) {
       const std::size_t columns = least(tile_columns, block.columns - j);
       if (!is_packed(columns)) continue;
-      const auto pack_b = b_across_ ? pack_transposed<T, bytes> : pack<T, bytes>;
+      const auto pack_b = b_transposed_ ? pack_transposed<T, bytes> : pack<T, bytes>;
       pack_b(T(1), of_b(block, j), product_.ldb, columns, block.depth, packed_b_ + j * block.depth, padded(columns));
     }
   }
   Source strip_of_a(const Block& block, std::size_t i, std::size_t rows) {
-    const T* a = a_across_ ? product_.a + block.p * product_.lda + i : product_.a + i * product_.lda + block.p;
-    if (product_.alpha == T(1) && block.columns < worth_packing_a)
-      return {a, product_.lda, a_across_ ? Lie::columns : Lie::rows};
-    const auto pack_a = a_across_ ? pack<T, bytes> : pack_transposed<T, bytes>;
+    const T* a = a_transposed_ ? product_.a + block.p * product_.lda + i : product_.a + i * product_.lda + block.p;
+    if (product_.alpha == T(1) && block.columns < least(worth_packing_a, block_columns))
+      return {a, product_.lda, a_transposed_ ? Layout::columns : Layout::rows};
+    const auto pack_a = a_transposed_ ? pack<T, bytes> : pack_transposed<T, bytes>;
     pack_a(product_.alpha, a, product_.lda, rows, block.depth, packed_a_, rows);
-    return {packed_a_, rows, Lie::columns};
+    return {packed_a_, rows, Layout::columns};
   }
 
   void multiply(std::size_t height, const Source& strip, const Block& block, std::size_t i, std::size_t j) const {
@@ -236,29 +235,38 @@ class BlockedProduct {
       tile.start = product_.bias + block.first + j;
     const bool packed = is_packed(columns);
     const T* b = packed ? packed_b_ + j * block.depth : of_b(block, j);
-    code_for(height, columns, strip.lie)(block.depth, strip.data, strip.step, b,
-                                         packed ? padded(columns) : product_.ldb, tile);
+    kernel_for(height, columns, strip.layout)(block.depth, strip.data, strip.step, b,
+                                              packed ? padded(columns) : product_.ldb, tile);
   }
 
-  using Code = void (*)(std::size_t, const T*, std::size_t, const T*, std::size_t, const Tile<T>&);
-  template <std::size_t vectors, Lie lie, std::size_t... i>
-  static Code code_of_height(std::size_t height, std::index_sequence<i...>) {
-    static constexpr Code codes[] = {multiply_tile<T, bytes, heights[i], vectors, lie>...};
-    return codes[height];
+  using Kernel = void (*)(std::size_t, const T*, std::size_t, const T*, std::size_t, const Tile<T>&);
+  template <std::size_t vectors, Layout layout, std::size_t... i>
+  static Kernel kernel_of_height(std::size_t height, std::index_sequence<i...>) {
+    static constexpr Kernel kernels[] = {micro_kernel<T, bytes, heights[i], vectors, layout>...};
+    return kernels[height];
   }
-  static Code code_for(std::size_t height, std::size_t columns, Lie lie) {
+  static Kernel kernel_for(std::size_t height, std::size_t columns, Layout layout) {
     constexpr auto all = std::make_index_sequence<height_count>();
-    if (lie == Lie::rows)
-      return columns > lanes ? code_of_height<2, Lie::rows>(height, all) : code_of_height<1, Lie::rows>(height, all);
-    return columns > lanes ? code_of_height<2, Lie::columns>(height, all)
-                           : code_of_height<1, Lie::columns>(height, all);
+    if (layout == Layout::rows)
+      return columns > lanes ? kernel_of_height<2, Layout::rows>(height, all)
+                             : kernel_of_height<1, Layout::rows>(height, all);
+    return columns > lanes ? kernel_of_height<2, Layout::columns>(height, all)
+                           : kernel_of_height<1, Layout::columns>(height, all);
   }
 
   const Product<T>& product_;
-  bool a_across_, b_across_;  // transposed
+  bool a_transposed_, b_transposed_;
   alignas(64) T packed_b_[block_depth * block_columns];
   alignas(64) T packed_a_[block_depth * most_rows];
 };
+
+template <class T, std::size_t bytes, std::size_t most_rows>
+void multiply_blocked(const Product<T>& product) {
+  if (product.m == 1 && product.transpose_b == Transpose::yes)
+    multiply_row<T, bytes>(product);
+  else
+    BlockedProduct<T, bytes, most_rows>(product).run();
+}
 
 }  // namespace
 }  // namespace xtape::kernels

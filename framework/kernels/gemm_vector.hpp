@@ -20,11 +20,10 @@ template <class T, std::size_t bytes>
 using Vector = typename VectorOf<T, bytes>::type;
 
 // a * b + c, rounded once.
-[[gnu::always_inline]] inline Vector<float, 32> fused(Vector<float, 32> a, Vector<float, 32> b, Vector<float, 32> c) {
+[[gnu::always_inline]] inline Vector<float, 32> fma(Vector<float, 32> a, Vector<float, 32> b, Vector<float, 32> c) {
   return _mm256_fmadd_ps(a, b, c);
 }
-[[gnu::always_inline]] inline Vector<double, 32> fused(Vector<double, 32> a, Vector<double, 32> b,
-                                                       Vector<double, 32> c) {
+[[gnu::always_inline]] inline Vector<double, 32> fma(Vector<double, 32> a, Vector<double, 32> b, Vector<double, 32> c) {
   return _mm256_fmadd_pd(a, b, c);
 }
 
@@ -49,11 +48,10 @@ using Vector = typename VectorOf<T, bytes>::type;
 }
 
 #ifdef __AVX512F__
-[[gnu::always_inline]] inline Vector<float, 64> fused(Vector<float, 64> a, Vector<float, 64> b, Vector<float, 64> c) {
+[[gnu::always_inline]] inline Vector<float, 64> fma(Vector<float, 64> a, Vector<float, 64> b, Vector<float, 64> c) {
   return _mm512_fmadd_ps(a, b, c);
 }
-[[gnu::always_inline]] inline Vector<double, 64> fused(Vector<double, 64> a, Vector<double, 64> b,
-                                                       Vector<double, 64> c) {
+[[gnu::always_inline]] inline Vector<double, 64> fma(Vector<double, 64> a, Vector<double, 64> b, Vector<double, 64> c) {
   return _mm512_fmadd_pd(a, b, c);
 }
 [[gnu::always_inline]] inline void load_part(const float* p, std::size_t n, Vector<float, 64>& v) {

@@ -1,6 +1,6 @@
 #pragma once
-// Updates of a parameter from its gradient, one pass each. They run on the calling thread: a loop over pieces of all
-// parameters stands above them.
+// Updates of a parameter from its gradient, one pass each. They run on the calling thread, except `approach`: a loop
+// over pieces of all parameters stands above them.
 
 #include <cstddef>
 

@@ -60,6 +60,7 @@ Var<T> linear_then_gelu(const char* op, GeluForm form, Var<T> x, Operand<T> weig
   if (!y.requires_grad()) {  // nothing is kept: y takes the product, then gelu of it
     operands.multiply(y.data(), nullptr);
     kernels::bias_gelu_forward<T>(form, rows, out, y.data(), b, y.data(), nullptr);
+    x.tape().on_backward(y, [] {});  // closes it for observers
     return y;
   }
   T* const slope = x.tape().scratch(n);  // takes the product, then gelu' of it

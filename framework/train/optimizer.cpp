@@ -20,11 +20,11 @@ double squares_of(const Parameter<T>& parameter) {
   return kernels::sum_of_squares(parameter.share().grad_data(), parameter.size());
 }
 
-/// What changes a parameter; of none that does not move the pointers are used.
+/// The update of one parameter. It stays empty for one that does not move: no piece refers to it.
 template <class T, class Step>
 struct Update {
   Step step = {};
-  T *weight = nullptr, *first = nullptr, *second = nullptr;  // and the moments
+  T *weight = nullptr, *first = nullptr, *second = nullptr;  // the moments; null where there are none
 };
 /// Room for the updates of a list, in memory of the calling thread.
 template <class T, class Step>
@@ -88,6 +88,8 @@ template <class T>
 typename Optimizer<T>::Scale Optimizer<T>::measure(const StepOptions& options) const {
   const double max_norm = options.max_norm.value_or(std::numeric_limits<double>::infinity());
   require(max_norm >= 0, "[{}] max_norm must not be negative, got {}", name_, max_norm);
+  require(!options.norm || !(*options.norm < 0), "[{}] norm must not be negative, got {}", name_,
+          options.norm.value_or(0));
   const double norm = options.norm ? *options.norm : grad_norm(parameters_);
   if (!(norm * norm <= std::numeric_limits<T>::max()))  // NaN is not
     for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -95,6 +97,7 @@ typename Optimizer<T>::Scale Optimizer<T>::measure(const StepOptions& options) c
               "[{}] expected finite gradients, got infinity, NaN or numbers whose squares are infinite in the gradient "
               "of {}; no parameter was changed",
               name_, parameters_[i].name);
+  require(!std::isnan(norm), "[{}] norm must be that of the gradients, got NaN", name_);
   return {norm, clip_coefficient(norm, max_norm)};
 }
 
