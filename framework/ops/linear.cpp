@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/bias_gelu.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 #include <xtape/framework/kernels/reduce.hpp>
@@ -44,10 +47,26 @@ struct LinearOperands {
       const auto [dx, accumulate] = x.tape().slot(x);
       parallel_gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, w.data(), in, T(accumulate), dx, in);
     }
-    if (w.requires_grad()) {  // dweight = dy^T x
-      const auto [dw, accumulate] = w.tape().slot(w);
+    if (w.requires_grad()) weight_backward(dy);
+  }
+  /// dweight = dy^T x. A small one is the sum of those of pieces of rows, so that a thread reads the rows that it wrote
+  /// and not those of another core: that costs more than the sum of few numbers.
+  void weight_backward(const T* dy) const {
+    constexpr std::size_t small = std::size_t{1} << 14, rows_of_piece = 384;
+    const auto [dw, accumulate] = w.tape().slot(w);
+    const std::size_t pieces = out * in <= small ? (rows + rows_of_piece - 1) / rows_of_piece : 1;
+    if (pieces <= 1) {
       parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in, T(accumulate), dw, in);
+      return;
     }
+    const auto others = w.tape().workspace((pieces - 1) * out * in);
+    parallel_for(pieces, [&, dw = dw, accumulate = accumulate](std::size_t piece, std::size_t) {
+      const std::size_t first = piece * rows_of_piece;
+      kernels::gemm(Transpose::yes, Transpose::no, out, in, std::min(rows_of_piece, rows - first), T(1),
+                    dy + first * out, out, x.data() + first * in, in, T(piece == 0 && accumulate),
+                    piece == 0 ? dw : others.data() + (piece - 1) * out * in, in);
+    });
+    kernels::sum_forward({{1, 1, 1, pieces - 1, out * in}}, others.data(), dw, T(1), true);
   }
 };
 
