@@ -109,11 +109,6 @@ void dropout_factors(const Head<T>& head, const AttentionDropout& dropout, std::
   }
 }
 
-/// x *= factor
-template <class T>
-void scale_row(T* x, std::size_t n, T factor) {
-  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
-}
 /// x *= y
 template <class T>
 void multiply_in_place(T* x, const T* y, std::size_t n) {

@@ -70,7 +70,7 @@ double sum_of_squares(const T* x, std::size_t n) {
 
 template <class T>
 void scale_in_place(T* x, std::size_t n, T factor) {
-  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
+  scale_row(x, n, factor);
 }
 
 template void sgd_update(const SgdStep&, std::size_t, const float*, float*, float*);

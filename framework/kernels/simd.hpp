@@ -113,6 +113,12 @@ template <class T, class F>
   if (i < n) f(i, Part{n - i});
 }
 
+/// x *= factor
+template <class T>
+void scale_row(T* x, std::size_t n, T factor) {
+  sweep<T>(n, [&](std::size_t i, auto extent) { store(x + i, load(x + i, extent) * Batch<T>(factor), extent); });
+}
+
 /// Sum of f(i, extent) over [0, n), where f gives 0 in the lanes beyond the extent. Four running sums, blocks of 4096
 /// added in double: the error stays that of a pairwise sum.
 template <class T, class F>
