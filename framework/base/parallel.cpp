@@ -47,6 +47,13 @@ class Inside {
 struct alignas(64) Share {
   std::atomic<std::size_t> next{0};
   std::size_t end = 0;
+  std::atomic<bool> taken_up{false};  // by the thread whose share it is
+
+  /// How many pieces nobody has begun.
+  std::size_t left() const {
+    const std::size_t at = next.load(std::memory_order_relaxed);
+    return at < end ? end - at : 0;
+  }
 };
 
 struct Job {
@@ -59,7 +66,8 @@ struct Job {
 };
 
 /// Takes the pieces of the worker's own share, then what is left of the others'. A thread has the same part of every
-/// loop as far as that goes, so that it finds in its caches what it wrote in the loop before.
+/// loop as far as that goes, so that it finds in its caches what it wrote in the loop before; hence the last piece is
+/// not taken from a thread that is at work: it would come next to it anyway.
 void work(Job& job, int worker) noexcept {
   const std::size_t workers = job.shares.size(), mine = static_cast<std::size_t>(worker);
   bool began = false;
@@ -67,9 +75,11 @@ void work(Job& job, int worker) noexcept {
   try {
     for (std::size_t k = 0; k < workers; ++k) {
       Share& share = job.shares[(mine + k) % workers];
-      if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
-      for (std::size_t piece = share.next.fetch_add(1, std::memory_order_relaxed); piece < share.end;
-           piece = share.next.fetch_add(1, std::memory_order_relaxed)) {
+      if (k == 0) share.taken_up.store(true, std::memory_order_relaxed);
+      const auto least = [&] { return k > 0 && share.taken_up.load(std::memory_order_relaxed) ? 2u : 1u; };
+      while (share.left() >= least()) {
+        const std::size_t piece = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (piece >= share.end) break;
         if (__tsan_acquire && !began) __tsan_acquire(&job.begin);
         began = true;
         job.run(job.context, piece, mine);
@@ -127,6 +137,7 @@ void detail::run_pieces(std::size_t pieces, Piece run, void* context) {
   for (std::size_t i = 0, first = 0; i < shares.size(); first = shares[i++].end) {
     shares[i].next.store(first, std::memory_order_relaxed);
     shares[i].end = pieces * (i + 1) / shares.size();
+    shares[i].taken_up.store(false, std::memory_order_relaxed);
   }
   Job job{.shares = shares, .run = run, .context = context, .error = {}};
   if (__tsan_release) __tsan_release(&job.begin);

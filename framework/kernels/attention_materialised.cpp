@@ -12,60 +12,13 @@
 #include <xtape/framework/kernels/attention.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include <xtape/framework/base/parallel.hpp>
-#include <xtape/framework/kernels/attention_strip.hpp>
+#include <xtape/framework/kernels/attention_row.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
 
 namespace xtape::kernels {
 namespace {
-
-/// Products q k^T of query i, in place, to weights. Writes the log-sum-exp if it is wanted.
-template <class T>
-void softmax_visible(const Head<T>& head, std::size_t i, T* row, T* log_sum_exp) {
-  constexpr T hidden = HeadMask<T>::hidden;
-  const Span<T> span(head, i);
-  T* const products = row + span.first;
-  // A row that fits is worked on elsewhere, where it can be padded to whole vectors.
-  constexpr std::size_t most = 512;
-  alignas(64) T local[most];
-  T* const scores = span.size() <= most ? local : products;
-  const std::size_t n = span.size() <= most ? (span.size() + lanes<T> - 1) / lanes<T> * lanes<T> : span.size();
-
-  const Batch<T> scale(static_cast<T>(head.s.scale)), minus_infinity(hidden);
-  const Batch<T> begin(static_cast<T>(head.mask.begin(i) - span.first)),
-      end(static_cast<T>(head.mask.end(i) - span.first));
-  Batch<T> place = first_numbers<T>(), largest_lanes(hidden);
-  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
-    const Batch<T> score = load(products + j, extent) * scale;
-    const Batch<T> seen = xsimd::select(place >= begin && place < end, score, minus_infinity);
-    if (scores == local)
-      store(scores + j, cut(seen, extent, hidden), Whole());
-    else
-      store(scores + j, seen, extent);
-    largest_lanes = xsimd::max(largest_lanes, cut(seen, extent, hidden));
-    place += Batch<T>(static_cast<T>(lanes<T>));
-  });
-  span.clear_outside(row, head.s.keys);
-  T largest = max_of(largest_lanes);
-  if (head.mask.has_tables()) {
-    head.mask.apply_tables(i, head.mask.begin(i), head.mask.end(i), scores - span.first);
-    largest = max_of(scores, n);
-  }
-  if (largest == hidden && !head.mask.sees_any(i)) {
-    std::fill_n(row, head.s.keys, T(0));
-    if (log_sum_exp != nullptr) *log_sum_exp = hidden;
-    return;
-  }
-  const double sum = exponentials(scores, n, largest, T(1));
-  const Batch<T> inverse(static_cast<T>(1 / sum));
-  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
-    store(products + j, (scores == local ? load(scores + j, Whole()) : load(scores + j, extent)) * inverse, extent);
-  });
-  if (log_sum_exp != nullptr) *log_sum_exp = largest + static_cast<T>(std::log(sum));
-}
 
 /// Memory of one worker for the time of a call.
 template <class T>
@@ -116,26 +69,6 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
   }
 }
 
-/// factor dS from dP, in place, for query i.
-template <class T>
-void scores_gradient(const Head<T>& head, std::size_t i, const T* p, T dlse, T factor, T* dp) {
-  const Span<T> span(head, i);
-  const T* weights = p + span.first;
-  T* gradients = dp + span.first;
-  const Batch<T> zero(T(0));
-  const auto product = [&](std::size_t j, auto extent) {
-    const Batch<T> weight = load(weights + j, extent);
-    return xsimd::select(weight == zero, zero, weight * load(gradients + j, extent));
-  };
-  const Batch<T> mean(static_cast<T>(sum_of<T>(span.size(), product)) - dlse);
-  sweep<T>(span.size(), [&](std::size_t j, auto extent) {
-    const Batch<T> weight = load(weights + j, extent);
-    const Batch<T> gradient = weight * (load(gradients + j, extent) - mean) * Batch<T>(factor);
-    store(gradients + j, xsimd::select(weight == zero, zero, gradient), extent);
-  });
-  span.clear_outside(dp, head.s.keys);
-}
-
 /// Where the data of one head lie, and its upstream gradients.
 template <class T>
 struct HeadData {
@@ -164,14 +97,21 @@ void backward_head(const Head<T>& head, const AttentionDropout& dropout, const H
   const T scale = static_cast<T>(s.scale), early = g.dbias == nullptr ? scale : T(1),
           late = g.dbias == nullptr ? T(1) : scale;
   // Several strips add to the same rows of dk and dv, so these are cleared first; all three before any product, since
-  // q, k and v may be one array. Without a query there is no strip at all.
-  const bool adds = head.mask.narrows() || s.queries == 0;
+  // q, k and v may be one array. Of a single strip the keys beside it are cleared. Without a query there is none.
+  const bool adds = s.queries == 0 || strip_height(head) < s.queries;
   if (adds && d.dq != nullptr && !g.accumulate_q) clear_block(d.dq, s.queries, s.key_width, s.q_stride);
   if (adds && d.dk != nullptr && !g.accumulate_k) clear_block(d.dk, s.keys, s.key_width, s.k_stride);
   if (adds && d.dv != nullptr && !g.accumulate_v) clear_block(d.dv, s.keys, s.value_width, s.v_stride);
   const auto beta = [&](bool accumulate) { return adds || accumulate ? T(1) : T(0); };
+  const auto clear_beside = [&](const Strip& strip, T* x, std::size_t width, std::size_t stride) {
+    const std::size_t last = strip.first_key + strip.keys;
+    clear_block(x, strip.first_key, width, stride);
+    clear_block(x + last * stride, s.keys - last, width, stride);
+  };
   for_each_strip(head, [&](const Strip& strip) {
     const auto [first_query, queries, first_key, keys] = strip;
+    if (!adds && d.dk != nullptr && !g.accumulate_k) clear_beside(strip, d.dk, s.key_width, s.k_stride);
+    if (!adds && d.dv != nullptr && !g.accumulate_v) clear_beside(strip, d.dv, s.value_width, s.v_stride);
     const std::size_t pair = first_query * s.keys + first_key;
     const T* dy = d.dy == nullptr ? nullptr : d.dy + first_query * head.y_stride();
     if (dy != nullptr)

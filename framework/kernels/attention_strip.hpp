@@ -28,12 +28,16 @@ struct Span {
 struct Strip {
   std::size_t first_query, queries, first_key, keys;
 };
-/// f(strip) for strips that cover all queries. Where queries see different keys, strips are low, so that less is
-/// computed that nobody sees.
+/// Where queries see different keys, strips are low, so that less is computed that nobody sees.
+template <class T>
+std::size_t strip_height(const Head<T>& head) {
+  constexpr std::size_t low = 32;
+  return head.mask.narrows() ? low : head.s.queries;
+}
+/// f(strip) for strips that cover all queries.
 template <class T, class F>
 void for_each_strip(const Head<T>& head, F f) {
-  constexpr std::size_t low = 32;
-  const std::size_t height = head.mask.narrows() ? low : head.s.queries;
+  const std::size_t height = strip_height(head);
   for (std::size_t i = 0; i < head.s.queries; i += height) {
     const std::size_t last = std::min(i + height, head.s.queries);
     std::size_t first_key = head.s.keys, last_key = 0;

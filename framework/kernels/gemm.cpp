@@ -70,14 +70,14 @@ template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
                    const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
                    const T* bias) {
-  // A piece is worth its hand-over to another thread from about two million multiply-adds on, where reading B costs as
-  // much as 16 rows. It packs its own part of A and B, which is least work if it is about as wide as high. Eight pieces
-  // balance well; many processors want more.
+  // A piece packs its own part of A and B, which is least work if it is about as wide as high, and pays from about two
+  // million multiply-adds on, where reading B costs as much as 16 rows; one of half as many pays its hand-over to
+  // another thread. Eight pieces balance well; many processors want more.
   constexpr std::size_t work_per_piece = std::size_t{1} << 21, most_work_per_piece = std::size_t{1} << 27;
   constexpr std::size_t granule = 32;
-  const std::size_t work = (m + 16) * n * k;
+  const std::size_t work = (m + 16) * n * k, least_pieces = work >= work_per_piece ? 2 : 1;
   const std::size_t most_pieces = std::max<std::size_t>(8, work / most_work_per_piece);
-  const std::size_t pieces = std::bit_floor(std::clamp<std::size_t>(work / work_per_piece, 1, most_pieces));
+  const std::size_t pieces = std::bit_floor(std::clamp(work / work_per_piece, least_pieces, most_pieces));
   std::size_t rows = m, columns = n;
   for (std::size_t cut = 1; cut < pieces; cut *= 2) {
     std::size_t& longer = rows >= columns ? rows : columns;

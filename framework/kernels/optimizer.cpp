@@ -31,6 +31,7 @@ void adam_update(const AdamStep& step, std::size_t n, const T* g, T* w, T* m, T*
   const Batch<T> root_correction = constant(1 / std::sqrt(step.correction2));
   const Batch<T> factor = constant(step.gradient_factor);
   sweep<T>(n, [&](std::size_t i, auto extent) {
+    __builtin_prefetch(w + i + 1024, 1);  // other cores have read it: their copies go early
     const Batch<T> weight = load(w + i, extent), gradient = factor * load(g + i, extent) + l2_decay * weight;
     const Batch<T> first = beta1 * load(m + i, extent) + rest1 * gradient;
     const Batch<T> second = beta2 * load(v + i, extent) + rest2 * gradient * gradient;

@@ -182,6 +182,10 @@ Batch<T> cut(Batch<T> x, Part part, T padding = T(0)) {
 }
 
 /// Largest lane.
+#ifdef __AVX512F__
+inline float max_of(Batch<float> m) { return _mm512_reduce_max_ps(m); }
+inline double max_of(Batch<double> m) { return _mm512_reduce_max_pd(m); }
+#endif
 template <class T>
 T max_of(Batch<T> m) {
   alignas(64) T buffer[lanes<T>];

@@ -37,36 +37,50 @@ struct LinearOperands {
     const Shape shape = x.shape().with_back(out);
     return has_bias ? x.tape().output(op, shape, x, w, b) : x.tape().output(op, shape, x, w);
   }
+  /// Null if the gradient of the bias is not wanted.
+  GradientSlot<T> bias_slot() const {
+    return has_bias && b.requires_grad() ? b.tape().slot(b) : GradientSlot<T>{nullptr, false};
+  }
   /// y = x weight^T + start, where null is 0.
   void multiply(T* y, const T* start) const {
     parallel_gemm(Transpose::no, Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(), in, T(0), y, out, start);
   }
-  /// The gradients of x and weight from that of their product.
-  void multiply_backward(const T* dy) const {
+  /// The gradients of x, weight and, if db is not null, bias from that of their sum.
+  void product_backward(const T* dy, GradientSlot<T> db) const {
     if (x.requires_grad()) {  // dx = dy weight
       const auto [dx, accumulate] = x.tape().slot(x);
       parallel_gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, w.data(), in, T(accumulate), dx, in);
     }
-    if (w.requires_grad()) weight_backward(dy);
-  }
-  /// dweight = dy^T x. A small one is the sum of those of pieces of rows, so that a thread reads the rows that it wrote
-  /// and not those of another core: that costs more than the sum of few numbers.
-  void weight_backward(const T* dy) const {
+    const GradientSlot<T> dw = w.requires_grad() ? w.tape().slot(w) : GradientSlot<T>{nullptr, false};
     constexpr std::size_t small = std::size_t{1} << 14, rows_of_piece = 384;
-    const auto [dw, accumulate] = w.tape().slot(w);
-    const std::size_t pieces = out * in <= small ? (rows + rows_of_piece - 1) / rows_of_piece : 1;
-    if (pieces <= 1) {
-      parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in, T(accumulate), dw, in);
-      return;
-    }
-    const auto others = w.tape().workspace((pieces - 1) * out * in);
-    parallel_for(pieces, [&, dw = dw, accumulate = accumulate](std::size_t piece, std::size_t) {
-      const std::size_t first = piece * rows_of_piece;
-      kernels::gemm(Transpose::yes, Transpose::no, out, in, std::min(rows_of_piece, rows - first), T(1),
-                    dy + first * out, out, x.data() + first * in, in, T(piece == 0 && accumulate),
-                    piece == 0 ? dw : others.data() + (piece - 1) * out * in, in);
+    if (out * in <= small && rows > rows_of_piece) return small_weight_backward(dy, dw, db, rows_of_piece);
+    if (dw.data != nullptr)  // dweight = dy^T x
+      parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in, T(dw.accumulate),
+                    dw.data, in);
+    if (db.data != nullptr)  // dbias = column sums of dy
+      kernels::sum_forward({{1, 1, 1, rows, out}}, dy, db.data, T(1), db.accumulate);
+  }
+
+ private:
+  /// dweight and dbias as sums of those of pieces of rows: a thread reads the rows that it wrote and not those of
+  /// another core, which costs more than the sum of few numbers.
+  void small_weight_backward(const T* dy, GradientSlot<T> dw, GradientSlot<T> db, std::size_t rows_of_piece) const {
+    const std::size_t others = (rows - 1) / rows_of_piece, size = out * in;  // pieces after the first
+    const auto weights = w.tape().workspace(dw.data != nullptr ? others * size : 0),
+               biases = w.tape().workspace(db.data != nullptr ? others * out : 0);
+    parallel_for(1 + others, [&](std::size_t piece, std::size_t) {
+      const std::size_t first = piece * rows_of_piece, n = std::min(rows_of_piece, rows - first);
+      const T *of_dy = dy + first * out, *of_x = x.data() + first * in;
+      const bool adds = piece == 0;
+      if (dw.data != nullptr)
+        kernels::gemm(Transpose::yes, Transpose::no, out, in, n, T(1), of_dy, out, of_x, in, T(adds && dw.accumulate),
+                      adds ? dw.data : weights.data() + (piece - 1) * size, in);
+      if (db.data != nullptr)
+        kernels::sum_forward({{1, 1, 1, n, out}}, of_dy, adds ? db.data : biases.data() + (piece - 1) * out, T(1),
+                             adds && db.accumulate);
     });
-    kernels::sum_forward({{1, 1, 1, pieces - 1, out * in}}, others.data(), dw, T(1), true);
+    if (dw.data != nullptr) kernels::sum_forward({{1, 1, 1, others, size}}, weights.data(), dw.data, T(1), true);
+    if (db.data != nullptr) kernels::sum_forward({{1, 1, 1, others, out}}, biases.data(), db.data, T(1), true);
   }
 };
 
@@ -87,11 +101,11 @@ Var<T> linear_then_gelu(const char* op, GeluForm form, Var<T> x, Operand<T> weig
   kernels::bias_gelu_forward(form, rows, out, slope, b, y.data(), slope);
   x.tape().on_backward(y, [=] {
     Tape<T>& t = y.tape();
-    const bool wants_bias = operands.has_bias && operands.b.requires_grad();
-    const auto db = wants_bias ? t.slot(operands.b) : GradientSlot<T>{nullptr, false};
-    const auto dh = t.workspace(n), partial = t.workspace(wants_bias ? out * kernels::column_sum_pieces(rows) : 0);
+    const auto db = operands.bias_slot();
+    const auto dh = t.workspace(n),
+               partial = t.workspace(db.data != nullptr ? out * kernels::column_sum_pieces(rows) : 0);
     kernels::bias_gelu_backward(rows, out, slope, t.slot(y).data, dh.data(), db.data, db.accumulate, partial.data());
-    operands.multiply_backward(dh.data());
+    operands.product_backward(dh.data(), {nullptr, false});
   });
   return y;
 }
@@ -101,16 +115,11 @@ Var<T> linear_then_gelu(const char* op, GeluForm form, Var<T> x, Operand<T> weig
 template <class T>
 Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
   const LinearOperands<T> operands("linear", x, weight, bias);
-  const kernels::Reduction columns{{1, 1, 1, operands.rows, operands.out}};
   Var<T> y = operands.output("linear");
   operands.multiply(y.data(), operands.has_bias ? operands.b.data() : nullptr);
   x.tape().on_backward(y, [=] {
-    const T* dy = y.tape().slot(y).data;
-    operands.multiply_backward(dy);
-    if (operands.has_bias && operands.b.requires_grad()) {  // dbias = column sums of dy
-      const auto [db, accumulate] = y.tape().slot(operands.b);
-      kernels::sum_forward(columns, dy, db, T(1), accumulate);
-    }
+    Tape<T>& t = y.tape();
+    operands.product_backward(t.slot(y).data, operands.bias_slot());
   });
   return y;
 }
