@@ -124,6 +124,26 @@ TYPED_TEST(AttentionKernels, AgreeAroundTheSizeOfATile) {
         ++turn;
 }
 
+TYPED_TEST(AttentionKernels, AgreeWhereTheFirstQueriesStandBeforeAllKeys) {
+  using T = TypeParam;
+  for (const std::size_t keys : {1, 20})
+    for (const std::size_t window : {3, 40}) {
+      std::vector<xt::xarray<T>> results[2];
+      for (const bool tiled : {false, true}) {
+        Tape<T> tape;
+        const auto x = [&](std::size_t time, std::uint64_t seed) {
+          return tape.input(random_array<T>({batch, time, 8}, seed), true);
+        };
+        const Var<T> q = x(70, 1), k = x(keys, 2), v = x(keys, 3);
+        const AttentionKernel kernel = tiled ? AttentionKernel::tiled : AttentionKernel::materialised;
+        const Var<T> y = attention(q, k, v, heads, {.causal = true, .window = window, .kernel = kernel});
+        tape.backward(sum(exp(y)));
+        results[tiled] = {array(y), gradient(q), gradient(k), gradient(v)};
+      }
+      for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(near(results[1][i], results[0][i], tolerance::two_paths<T>));
+    }
+}
+
 TEST(AttentionGradients, OfKeysThatNoQueryOfTheirRowAsksForAreZero) {
   for (const AttentionKernel kernel : {AttentionKernel::materialised, AttentionKernel::tiled}) {
     Tape<double> tape;

@@ -30,6 +30,8 @@ class HeadMask {
     if (mask_.allow_queries != nullptr && mask_.allow_queries[b_ * queries_ + i] == 0) return 0;
     return mask_.causal ? std::min(keys_, keys_to(i)) : keys_;
   }
+  /// True if begin and end do not fall from one query to the next.
+  bool ascends() const { return mask_.allow_queries == nullptr && mask_.places == nullptr; }
   bool sees(std::size_t i, std::size_t j) const {
     const std::uint8_t *of_keys = allowed_keys(), *of_pairs = allowed(i);
     const T* biases = bias(i);

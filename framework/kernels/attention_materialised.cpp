@@ -52,8 +52,8 @@ void forward_head(const Head<T>& head, const AttentionDropout& dropout, const T*
       softmax_visible(head, i, weights + i * s.keys, log_sum_exp == nullptr ? nullptr : log_sum_exp + i);
   });
   const T* p = dropped_weights(head, dropout, weights, work);
-  const bool hides = head.mask.hides() && head.mask.seen(0, s.queries, 0, s.keys) != HeadMask<T>::Seen::all;
-  if (!hides || finite_block(v, s.keys, s.value_width, s.v_stride)) {
+  const auto hides = [&] { return head.mask.seen(0, s.queries, 0, s.keys) != HeadMask<T>::Seen::all; };
+  if (!head.mask.hides() || finite_block(v, s.keys, s.value_width, s.v_stride) || !hides()) {
     for_each_strip(head, [&](const Strip& strip) {
       gemm(Transpose::no, Transpose::no, strip.queries, s.value_width, strip.keys, T(1),
            p + strip.first_query * s.keys + strip.first_key, s.keys, v + strip.first_key * s.v_stride, s.v_stride, T(0),

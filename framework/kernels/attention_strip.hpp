@@ -34,21 +34,27 @@ std::size_t strip_height(const Head<T>& head) {
   constexpr std::size_t low = 32;
   return head.mask.narrows() ? low : head.s.queries;
 }
-/// f(strip) for strips that cover all queries.
-template <class T, class F>
-void for_each_strip(const Head<T>& head, F f) {
-  const std::size_t height = strip_height(head);
-  for (std::size_t i = 0; i < head.s.queries; i += height) {
-    const std::size_t last = std::min(i + height, head.s.queries);
-    std::size_t first_key = head.s.keys, last_key = 0;
-    for (std::size_t query = i; query < last; ++query) {
+/// The strip of the queries first <= i < last.
+template <class T>
+Strip strip_of(const Head<T>& head, std::size_t first, std::size_t last) {
+  std::size_t first_key = head.s.keys, last_key = 0;
+  if (head.mask.ascends()) {
+    first_key = Span<T>(head, first).first, last_key = Span<T>(head, last - 1).last;
+  } else {
+    for (std::size_t query = first; query < last; ++query) {
       const Span<T> span(head, query);
       if (span.size() == 0) continue;
       first_key = std::min(first_key, span.first), last_key = std::max(last_key, span.last);
     }
-    if (last_key == 0) first_key = 0;
-    f(Strip{i, last - i, first_key, last_key - first_key});
   }
+  if (last_key == 0) first_key = 0;
+  return {first, last - first, first_key, last_key - first_key};
+}
+/// f(strip) for strips that cover all queries.
+template <class T, class F>
+void for_each_strip(const Head<T>& head, F f) {
+  const std::size_t height = strip_height(head);
+  for (std::size_t i = 0; i < head.s.queries; i += height) f(strip_of(head, i, std::min(i + height, head.s.queries)));
 }
 
 }  // namespace xtape::kernels
