@@ -208,9 +208,23 @@ TEST(Pool, WhatIsFreedIsJoinedAndServedAgain) {
       pool.free(parts.back(), alignment);
       parts.pop_back();
     }
-    void* const whole = pool.allocate(10 * alignment);
+    void* const whole = pool.allocate(reserved);
     ASSERT_EQ(pool.reserved(), reserved) << "seed " << seed << ": the parts were not joined";
-    pool.free(whole, 10 * alignment);
+    pool.free(whole, reserved);
+  }
+}
+
+TEST(Pool, ASizeComesBackToItsPlace) {
+  constexpr std::size_t large = 40 * alignment, small = 30 * alignment;
+  Pool pool;
+  pool.allocate(large + small);
+  pool.clear();
+  void* const place = pool.allocate(large);
+  for (int round = 0; round < 3; ++round) {
+    pool.free(place, large);
+    void* const other = pool.allocate(small);  // would fit there, too
+    EXPECT_EQ(pool.allocate(large), place);
+    pool.free(other, small);
   }
 }
 

@@ -38,53 +38,61 @@ std::size_t Arena::reserved() const {
   return n;
 }
 
+/// A free range of just this size; or else the last, which has been used least; or else the largest.
+std::vector<Pool::Range>::iterator Pool::range_for(std::size_t bytes) {
+  const auto exact = std::find_if(free_.begin(), free_.end(), [&](const Range& r) { return r.size == bytes; });
+  if (exact != free_.end()) return exact;
+  if (!free_.empty() && free_.back().size > bytes) return free_.end() - 1;
+  const auto largest =
+      std::max_element(free_.begin(), free_.end(), [](const Range& a, const Range& b) { return a.size < b.size; });
+  return largest != free_.end() && largest->size > bytes ? largest : free_.end();
+}
+
 void* Pool::allocate(std::size_t bytes) {
   bytes = align_up(std::max<std::size_t>(bytes, 1));
-  auto best = free_.end();
-  for (auto range = free_.begin(); range != free_.end(); ++range)
-    if (range->size >= bytes && (best == free_.end() || range->size < best->size)) best = range;
+  auto range = range_for(bytes);
+  if (range == free_.end()) {
+    join_neighbours();
+    range = range_for(bytes);
+  }
   used_ += bytes;
   peak_ = std::max(peak_, used_);
-  if (best == free_.end()) {
+  if (range == free_.end()) {
     overflow_blocks_.push_back(aligned_bytes(bytes));
     overflow_ += bytes;
     return overflow_blocks_.back().get();
   }
-  std::byte* p = best->begin;
-  best->begin += bytes;
-  best->size -= bytes;
-  if (best->size == 0) free_.erase(best);
+  std::byte* p = range->begin;
+  range->begin += bytes;
+  range->size -= bytes;
+  if (range->size == 0) free_.erase(range);
   return p;
 }
 
 void Pool::free(void* p, std::size_t bytes) {
   bytes = align_up(std::max<std::size_t>(bytes, 1));
   used_ -= bytes;
-  put_back({static_cast<std::byte*>(p), bytes});
+  const Range range{static_cast<std::byte*>(p), bytes};
+  free_.insert(std::lower_bound(free_.begin(), free_.end(), range,
+                                [](const Range& a, const Range& b) { return a.begin < b.begin; }),
+               range);
 }
 
-void Pool::put_back(Range range) {
-  auto next = std::lower_bound(free_.begin(), free_.end(), range,
-                               [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  const bool joins_next = next != free_.end() && range.begin + range.size == next->begin;
-  const bool joins_previous = next != free_.begin() && (next - 1)->begin + (next - 1)->size == range.begin;
-  if (joins_previous && joins_next) {
-    (next - 1)->size += range.size + next->size;
-    free_.erase(next);
-  } else if (joins_previous) {
-    (next - 1)->size += range.size;
-  } else if (joins_next) {
-    *next = {range.begin, range.size + next->size};
-  } else {
-    free_.insert(next, range);
-  }
+void Pool::join_neighbours() {
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < free_.size(); ++i)
+    if (free_[last].begin + free_[last].size == free_[i].begin)
+      free_[last].size += free_[i].size;
+    else
+      free_[++last] = free_[i];
+  if (!free_.empty()) free_.resize(last + 1);
 }
 
 void Pool::clear() {
   if (overflow_ > 0) {
-    // The first block gets an eighth more than was in use at once, for the gaps between allocations of other sizes;
-    // a later overflow shows that this was not enough.
-    const std::size_t size = capacity_ == 0 ? align_up(peak_ + peak_ / 8) : capacity_ + overflow_;
+    // The first block gets twice of what was in use at once, so that sizes can have places of their own (what is not
+    // touched takes no memory); a later overflow shows that this was not enough.
+    const std::size_t size = capacity_ == 0 ? 2 * peak_ : capacity_ + overflow_;
     free_.clear();
     overflow_blocks_.clear();
     block_.reset();

@@ -48,8 +48,9 @@ class Arena {
   std::size_t used_ = 0, peak_ = 0;     // counted as if all lay in one block
 };
 
-/// Memory that comes and goes in any order: best fit over one block, neighbours joined again. Like the arena it grows
-/// by further blocks and merges them at clear().
+/// Memory that comes and goes in any order, of one block. A size is given the place where that size was before, so that
+/// the parts of an array lie in the caches of the cores that work on them; else a part of the largest free range.
+/// Neighbours are joined when nothing fits. Like the arena it grows by further blocks and merges them at clear().
 class Pool {
  public:
   void* allocate(std::size_t bytes);
@@ -65,7 +66,8 @@ class Pool {
     std::byte* begin;
     std::size_t size;
   };
-  void put_back(Range range);
+  std::vector<Range>::iterator range_for(std::size_t bytes);
+  void join_neighbours();
   std::vector<Range> free_;  // sorted by address
   AlignedBytes block_;
   std::vector<AlignedBytes> overflow_blocks_;
