@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/tape/expr.hpp>
 #include <xtape/framework/train/gradcheck/projected_change.hpp>
+#include <xtape/framework/train/gradcheck/same_bits.hpp>
 
 namespace xtape::detail {
 namespace {
 
 constexpr std::uint64_t projection_stream = 1 << 20;
-
-bool same_bits(const double* a, const double* b, std::size_t count) {
-  return count == 0 || std::memcmp(a, b, count * sizeof(double)) == 0;
-}
 
 Projected project_on(const std::vector<double>& w, const double* y, const std::vector<double>& before) {
   ProjectedChange change;

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <xtape/framework/base/random.hpp>
 #include <xtape/framework/train/gradcheck/directions.hpp>
+#include <xtape/framework/train/gradcheck/same_bits.hpp>
 
 namespace xtape::detail {
 namespace {
 
 constexpr std::uint64_t prefill_stream = 1 << 21, noise_direction = 999;
 constexpr auto empty = [](std::size_t, double*) {};
-
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 /// An element in which two backward passes differ.
 Claimed::Objection compare(const std::vector<double>& first, const double* second, const Shape& shape) {

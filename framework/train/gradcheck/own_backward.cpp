@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <xtape/framework/train/gradcheck/checked.hpp>
+#include <xtape/framework/train/gradcheck/same_bits.hpp>
 
 namespace xtape::detail {
 namespace {
@@ -87,7 +87,7 @@ std::vector<Suspect> run_own_backward(Record& record, RecordedOp& op, std::uint6
     for (std::size_t p = 0; p < projections; ++p)
       for (std::size_t k = 0, found = 0; k < n && found < enough; ++k)
         if (!std::isfinite(input.gradient[p][k])) suspect(k, input.gradient[p][k], Reason::non_finite), ++found;
-    const auto differs = [&](std::size_t k) { return std::memcmp(&g[k], &again[i][k], sizeof(double)) != 0; };
+    const auto differs = [&](std::size_t k) { return !same_bits(g[k], again[i][k]); };
     const auto overwrites = [&](std::size_t k) {
       return std::abs(added[i][k] - g[k]) > 1e-10 * (std::abs(prefill[i][k]) + std::abs(g[k]));
     };

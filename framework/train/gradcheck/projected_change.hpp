@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <xtape/framework/train/gradcheck/difference.hpp>
+#include <xtape/framework/train/gradcheck/same_bits.hpp>
 
 namespace xtape::detail {
 
@@ -14,7 +14,7 @@ namespace xtape::detail {
 class ProjectedChange {
  public:
   void add(double now, double before, double w) {
-    if (std::memcmp(&now, &before, sizeof now) == 0) return;
+    if (same_bits(now, before)) return;
     const double term = (now - before) * w, next = sum_ + term;
     lost_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
     sum_ = next;
