@@ -7,28 +7,24 @@ namespace xtape::kernels {
 namespace {
 
 template <class Function, class T>
-void forward(Function, std::size_t rows, std::size_t columns, const T* h, const T* bias, T* y, T* slope) {
-  for_each_row(rows, columns, [&](std::size_t row) {
-    const T* from = h + row * columns;
+void forward(Function, std::size_t rows, std::size_t columns, std::size_t stride, const T* h, T* y, T* slope) {
+  for (std::size_t row = 0; row < rows; ++row, h += stride, y += stride)
     sweep<T>(columns, [&](std::size_t i, auto extent) {
-      Batch<T> x = load(from + i, extent);
-      if (bias != nullptr) x += load(bias + i, extent);
-      const auto result = Function::value_and_slope(x);
-      store(y + row * columns + i, result.value, extent);
-      if (slope != nullptr) store(slope + row * columns + i, result.slope, extent);
+      const auto result = Function::value_and_slope(load(h + i, extent));
+      store(y + i, result.value, extent);
+      if (slope != nullptr) store(slope + row * stride + i, result.slope, extent);
     });
-  });
 }
 
 }  // namespace
 
 template <class T>
-void bias_gelu_forward(GeluForm form, std::size_t rows, std::size_t columns, const T* h, const T* bias, T* y,
-                       T* slope) {
+void gelu_of_block(GeluForm form, std::size_t rows, std::size_t columns, std::size_t stride, const T* h, T* y,
+                   T* slope) {
   if (form == GeluForm::exact)
-    forward(Gelu{}, rows, columns, h, bias, y, slope);
+    forward(Gelu{}, rows, columns, stride, h, y, slope);
   else
-    forward(GeluTanh{}, rows, columns, h, bias, y, slope);
+    forward(GeluTanh{}, rows, columns, stride, h, y, slope);
 }
 
 template <class T>
@@ -48,8 +44,8 @@ void bias_gelu_backward(std::size_t rows, std::size_t columns, const T* slope, c
     });
 }
 
-template void bias_gelu_forward(GeluForm, std::size_t, std::size_t, const float*, const float*, float*, float*);
-template void bias_gelu_forward(GeluForm, std::size_t, std::size_t, const double*, const double*, double*, double*);
+template void gelu_of_block(GeluForm, std::size_t, std::size_t, std::size_t, const float*, float*, float*);
+template void gelu_of_block(GeluForm, std::size_t, std::size_t, std::size_t, const double*, double*, double*);
 template void bias_gelu_backward(std::size_t, std::size_t, const float*, const float*, float*, float*, bool, float*);
 template void bias_gelu_backward(std::size_t, std::size_t, const double*, const double*, double*, double*, bool,
                                  double*);

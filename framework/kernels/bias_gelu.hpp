@@ -1,6 +1,5 @@
 #pragma once
-// What stands between two products of a feed-forward layer: a bias on every row, and gelu. One pass over the rows each
-// way, beside the products themselves.
+// What stands between the two products of a feed-forward layer, beside its bias: gelu, and both backward.
 
 #include <cstddef>
 
@@ -9,10 +8,11 @@ namespace xtape::kernels {
 /// x Phi(x), or its approximation by tanh.
 enum class GeluForm { exact, by_tanh };
 
-/// y = gelu(h + bias) and, unless slope is null, slope = gelu'(h + bias), by one exponential. h, y and slope
-/// (rows, columns); y or slope, not both, may be h itself; bias (columns,) may be null.
+/// Of a block (rows, columns) whose rows are `stride` apart: y = gelu(h) and, unless slope is null, slope = gelu'(h),
+/// by one exponential. y or slope, not both, may be h itself. Runs on the calling thread.
 template <class T>
-void bias_gelu_forward(GeluForm form, std::size_t rows, std::size_t columns, const T* h, const T* bias, T* y, T* slope);
+void gelu_of_block(GeluForm form, std::size_t rows, std::size_t columns, std::size_t stride, const T* h, T* y,
+                   T* slope);
 
 /// dh = dy slope and, unless dbias is null, dbias = or += the sum of dh over rows. `partial` holds
 /// column_sum_pieces(rows) * columns numbers for the time of the call.

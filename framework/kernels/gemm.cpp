@@ -66,30 +66,38 @@ void gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size
       {transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, adds, clears ? bias : nullptr});
 }
 
+GemmBlocks::GemmBlocks(std::size_t m, std::size_t n, std::size_t k) : m_(m), n_(n), rows_(m), columns_(n) {
+  // A block packs its own part of A and B, which is least work if it is about as wide as high, and pays from about two
+  // million multiply-adds on, where reading B costs as much as 16 rows; one of half as many pays its hand-over to
+  // another thread. Eight blocks balance well; many processors want more.
+  constexpr std::size_t work_per_block = std::size_t{1} << 21, most_work_per_block = std::size_t{1} << 27;
+  constexpr std::size_t granule = 32;
+  const std::size_t work = (m + 16) * n * k, least_blocks = work >= work_per_block ? 2 : 1;
+  const std::size_t most_blocks = std::max<std::size_t>(8, work / most_work_per_block);
+  const std::size_t blocks = std::bit_floor(std::clamp(work / work_per_block, least_blocks, most_blocks));
+  for (std::size_t cut = 1; cut < blocks; cut *= 2) {
+    std::size_t& longer = rows_ >= columns_ ? rows_ : columns_;
+    longer = ((longer + 1) / 2 + granule - 1) / granule * granule;
+  }
+  down_ = m == 0 ? 0 : (m + rows_ - 1) / rows_;
+  across_ = n == 0 ? 0 : (n + columns_ - 1) / columns_;
+}
+
+GemmBlocks::Block GemmBlocks::operator[](std::size_t number) const {
+  const std::size_t row = number / across_ * rows_, column = number % across_ * columns_;
+  return {row, std::min(rows_, m_ - row), column, std::min(columns_, n_ - column)};
+}
+
 template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
                    const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
                    const T* bias) {
-  // A piece packs its own part of A and B, which is least work if it is about as wide as high, and pays from about two
-  // million multiply-adds on, where reading B costs as much as 16 rows; one of half as many pays its hand-over to
-  // another thread. Eight pieces balance well; many processors want more.
-  constexpr std::size_t work_per_piece = std::size_t{1} << 21, most_work_per_piece = std::size_t{1} << 27;
-  constexpr std::size_t granule = 32;
-  const std::size_t work = (m + 16) * n * k, least_pieces = work >= work_per_piece ? 2 : 1;
-  const std::size_t most_pieces = std::max<std::size_t>(8, work / most_work_per_piece);
-  const std::size_t pieces = std::bit_floor(std::clamp(work / work_per_piece, least_pieces, most_pieces));
-  std::size_t rows = m, columns = n;
-  for (std::size_t cut = 1; cut < pieces; cut *= 2) {
-    std::size_t& longer = rows >= columns ? rows : columns;
-    longer = ((longer + 1) / 2 + granule - 1) / granule * granule;
-  }
-  if (rows == 0 || columns == 0) return;
-  const std::size_t across = (n + columns - 1) / columns, down = (m + rows - 1) / rows;
-  parallel_for(across * down, [&](std::size_t piece, std::size_t) {
-    const std::size_t i = piece / across * rows, j = piece % across * columns;
-    gemm(transpose_a, transpose_b, std::min(rows, m - i), std::min(columns, n - j), k, alpha,
-         transpose_a == Transpose::yes ? a + i : a + i * lda, lda, transpose_b == Transpose::yes ? b + j * ldb : b + j,
-         ldb, beta, c + i * ldc + j, ldc, bias == nullptr ? nullptr : bias + j);
+  const GemmBlocks blocks(m, n, k);
+  parallel_for(blocks.count(), [&](std::size_t number, std::size_t) {
+    const auto [i, rows, j, columns] = blocks[number];
+    gemm(transpose_a, transpose_b, rows, columns, k, alpha, transpose_a == Transpose::yes ? a + i : a + i * lda, lda,
+         transpose_b == Transpose::yes ? b + j * ldb : b + j, ldb, beta, c + i * ldc + j, ldc,
+         bias == nullptr ? nullptr : bias + j);
   });
 }
 

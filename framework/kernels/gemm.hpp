@@ -18,8 +18,22 @@ void gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
           const T* bias = nullptr);
 
-/// The same on all threads. C is cut into pieces whose sizes depend on m, n and k alone, so the bits of the result do
-/// not depend on the number of threads.
+/// How C is cut for a product on all threads, into sizes that depend on m, n and k alone, so that the bits of the
+/// result do not depend on the number of threads. Blocks are numbered row by row.
+class GemmBlocks {
+ public:
+  struct Block {
+    std::size_t row, rows, column, columns;  // the first of each, and how many
+  };
+  GemmBlocks(std::size_t m, std::size_t n, std::size_t k);
+  std::size_t count() const { return down_ * across_; }
+  Block operator[](std::size_t number) const;
+
+ private:
+  std::size_t m_, n_, rows_, columns_, down_, across_;
+};
+
+/// The product on all threads, block by block.
 template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
                    const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,

@@ -41,10 +41,6 @@ struct LinearOperands {
   GradientSlot<T> bias_slot() const {
     return has_bias && b.requires_grad() ? b.tape().slot(b) : GradientSlot<T>{nullptr, false};
   }
-  /// y = x weight^T + start, where null is 0.
-  void multiply(T* y, const T* start) const {
-    parallel_gemm(Transpose::no, Transpose::yes, rows, out, in, T(1), x.data(), in, w.data(), in, T(0), y, out, start);
-  }
   /// The gradients of x, weight and, if db is not null, bias from that of their sum.
   void product_backward(const T* dy, GradientSlot<T> db) const {
     if (x.requires_grad()) {  // dx = dy weight
@@ -84,21 +80,28 @@ struct LinearOperands {
   }
 };
 
+/// y = gelu(x weight^T + bias) and, unless slope is null, slope = gelu' of it: each block of the product is taken on
+/// while it is in the cache.
+template <class T>
+void multiply_then_gelu(GeluForm form, const LinearOperands<T>& p, T* y, T* slope) {
+  T* const h = slope != nullptr ? slope : y;
+  const kernels::GemmBlocks blocks(p.rows, p.out, p.in);
+  parallel_for(blocks.count(), [&](std::size_t number, std::size_t) {
+    const auto [row, rows, column, columns] = blocks[number];
+    const std::size_t at = row * p.out + column;
+    kernels::gemm(Transpose::no, Transpose::yes, rows, columns, p.in, T(1), p.x.data() + row * p.in, p.in,
+                  p.w.data() + column * p.in, p.in, T(0), h + at, p.out, p.has_bias ? p.b.data() + column : nullptr);
+    kernels::gelu_of_block(form, rows, columns, p.out, h + at, y + at, slope != nullptr ? slope + at : nullptr);
+  });
+}
+
 template <class T>
 Var<T> linear_then_gelu(const char* op, GeluForm form, Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
   const LinearOperands<T> operands(op, x, weight, bias);
   const std::size_t rows = operands.rows, out = operands.out, n = rows * out;
   Var<T> y = operands.output(op);
-  const T* const b = operands.has_bias ? operands.b.data() : nullptr;
-  if (!y.requires_grad()) {  // nothing is kept: y takes the product, then gelu of it
-    operands.multiply(y.data(), nullptr);
-    kernels::bias_gelu_forward<T>(form, rows, out, y.data(), b, y.data(), nullptr);
-    x.tape().on_backward(y, [] {});  // closes it for observers
-    return y;
-  }
-  T* const slope = x.tape().scratch(n);  // takes the product, then gelu' of it
-  operands.multiply(slope, nullptr);
-  kernels::bias_gelu_forward(form, rows, out, slope, b, y.data(), slope);
+  T* const slope = y.requires_grad() ? x.tape().scratch(n) : nullptr;
+  multiply_then_gelu(form, operands, y.data(), slope);
   x.tape().on_backward(y, [=] {
     Tape<T>& t = y.tape();
     const auto db = operands.bias_slot();
@@ -116,7 +119,9 @@ template <class T>
 Var<T> linear(Var<T> x, Operand<T> weight, OptionalOperand<T> bias) {
   const LinearOperands<T> operands("linear", x, weight, bias);
   Var<T> y = operands.output("linear");
-  operands.multiply(y.data(), operands.has_bias ? operands.b.data() : nullptr);
+  parallel_gemm(Transpose::no, Transpose::yes, operands.rows, operands.out, operands.in, T(1), x.data(), operands.in,
+                operands.w.data(), operands.in, T(0), y.data(), operands.out,
+                operands.has_bias ? operands.b.data() : nullptr);
   x.tape().on_backward(y, [=] {
     Tape<T>& t = y.tape();
     operands.product_backward(t.slot(y).data, operands.bias_slot());

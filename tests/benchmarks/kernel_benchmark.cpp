@@ -72,9 +72,8 @@ std::vector<Kernel> all_kernels() {
   std::vector<Kernel> all;
   for (const auto& [name, kind] : {std::pair{"exp", Unary::exp}, {"tanh", Unary::tanh}, {"gelu", Unary::gelu}})
     add_unary(all, name, kind);
-  all.push_back({"bias_gelu_forward", 3, [](Arrays& a) {
-                   bias_gelu_forward(GeluForm::exact, a.rows, a.columns, a.x.data(), a.bias.data(), a.y.data(),
-                                     a.dx.data());
+  all.push_back({"gelu_of_block", 3, [](Arrays& a) {
+                   gelu_of_block(GeluForm::exact, a.rows, a.columns, a.columns, a.x.data(), a.y.data(), a.dx.data());
                  }});
   all.push_back({"bias_gelu_backward", 3, [](Arrays& a) {
                    bias_gelu_backward(a.rows, a.columns, a.y.data(), a.dy.data(), a.dx.data(), a.bias.data(), false,
