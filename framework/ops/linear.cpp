@@ -48,8 +48,10 @@ struct LinearOperands {
       parallel_gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, w.data(), in, T(accumulate), dx, in);
     }
     const GradientSlot<T> dw = w.requires_grad() ? w.tape().slot(w) : GradientSlot<T>{nullptr, false};
-    constexpr std::size_t small = std::size_t{1} << 14, rows_of_piece = 384;
-    if (out * in <= small && rows > rows_of_piece) return small_weight_backward(dy, dw, db, rows_of_piece);
+    // Where there are many rows and few weights, a thread had better read the rows that it wrote than those of another
+    // core: their gradients are sums of two halves.
+    const bool halved = rows >= 512 && out * in > 0 && 4 * out * in <= rows * (out + in);
+    if (halved && (dw.data != nullptr || db.data != nullptr)) return halves_backward(dy, dw, db);
     if (dw.data != nullptr)  // dweight = dy^T x
       parallel_gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x.data(), in, T(dw.accumulate),
                     dw.data, in);
@@ -58,25 +60,24 @@ struct LinearOperands {
   }
 
  private:
-  /// dweight and dbias as sums of those of pieces of rows: a thread reads the rows that it wrote and not those of
-  /// another core, which costs more than the sum of few numbers.
-  void small_weight_backward(const T* dy, GradientSlot<T> dw, GradientSlot<T> db, std::size_t rows_of_piece) const {
-    const std::size_t others = (rows - 1) / rows_of_piece, size = out * in;  // pieces after the first
-    const auto weights = w.tape().workspace(dw.data != nullptr ? others * size : 0),
-               biases = w.tape().workspace(db.data != nullptr ? others * out : 0);
-    parallel_for(1 + others, [&](std::size_t piece, std::size_t) {
-      const std::size_t first = piece * rows_of_piece, n = std::min(rows_of_piece, rows - first);
-      const T *of_dy = dy + first * out, *of_x = x.data() + first * in;
-      const bool adds = piece == 0;
+  void halves_backward(const T* dy, GradientSlot<T> dw, GradientSlot<T> db) const {
+    const std::size_t half = (rows + 127) / 128 * 64;
+    const auto dw2 = w.tape().workspace(dw.data != nullptr ? out * in : 0),
+               db2 = w.tape().workspace(db.data != nullptr ? out : 0);
+    const kernels::GemmBlocks blocks(out, in, half);
+    parallel_for(2 * blocks.count(), [&](std::size_t number, std::size_t) {
+      const auto [i, m, j, n] = blocks[number % blocks.count()];
+      const bool second = number >= blocks.count();
+      const std::size_t first_row = second ? half : 0, k = second ? rows - half : half;
+      const T *of_dy = dy + first_row * out, *of_x = x.data() + first_row * in;
       if (dw.data != nullptr)
-        kernels::gemm(Transpose::yes, Transpose::no, out, in, n, T(1), of_dy, out, of_x, in, T(adds && dw.accumulate),
-                      adds ? dw.data : weights.data() + (piece - 1) * size, in);
-      if (db.data != nullptr)
-        kernels::sum_forward({{1, 1, 1, n, out}}, of_dy, adds ? db.data : biases.data() + (piece - 1) * out, T(1),
-                             adds && db.accumulate);
+        kernels::gemm(Transpose::yes, Transpose::no, m, n, k, T(1), of_dy + i, out, of_x + j, in,
+                      T(!second && dw.accumulate), (second ? dw2.data() : dw.data) + i * in + j, in);
+      if (db.data != nullptr && i == 0 && j == 0)
+        kernels::sum_forward({{1, 1, 1, k, out}}, of_dy, second ? db2.data() : db.data, T(1), !second && db.accumulate);
     });
-    if (dw.data != nullptr) kernels::sum_forward({{1, 1, 1, others, size}}, weights.data(), dw.data, T(1), true);
-    if (db.data != nullptr) kernels::sum_forward({{1, 1, 1, others, out}}, biases.data(), db.data, T(1), true);
+    if (dw.data != nullptr) kernels::sum_forward({{1, 1, 1, 1, out * in}}, dw2.data(), dw.data, T(1), true);
+    if (db.data != nullptr) kernels::sum_forward({{1, 1, 1, 1, out}}, db2.data(), db.data, T(1), true);
   }
 };
 

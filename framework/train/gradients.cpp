@@ -16,12 +16,12 @@ std::vector<detail::GradientPiece<T>>& detail::gradient_pieces(const ParameterLi
   pieces.clear();
   for (std::size_t i = 0; i < list.size(); ++i) {
     Parameter<T> parameter = list[i].parameter.share();
-    const auto same = [&](const NamedParameter<T>& earlier) { return earlier.parameter.is(parameter); };
-    if (!parameter.has_grad() || parameter.frozen() ||
-        std::any_of(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), same))
-      continue;
+    if (!parameter.has_grad() || parameter.frozen()) continue;
+    T* const data = parameter.grad_data();
+    const auto listed = [&](const GradientPiece<T>& piece) { return piece.data == data; };
+    if (std::any_of(pieces.begin(), pieces.end(), listed)) continue;
     for (std::size_t begin = 0; begin < parameter.size(); begin += most)
-      pieces.push_back({i, begin, std::min(most, parameter.size() - begin), parameter.grad_data() + begin, 0});
+      pieces.push_back({i, begin, std::min(most, parameter.size() - begin), data + begin, 0});
   }
   return pieces;
 }

@@ -49,8 +49,8 @@ void linears_with_gelu(std::vector<OpCase>& t) {
   };
   const auto exact = both([](auto x) { return linear_gelu(x[0], x[1], x[2]); });
   const auto composed = both([](auto x) { return reference::linear_gelu(x[0], x[1], x[2]); });
-  for (const auto& [x, out] :
-       std::vector<std::pair<Shape, std::size_t>>{{{2, 3, 5}, 9}, {{2, 1, 3, 1}, 1}, {{67, 2}, 3}, {{0, 5}, 3}})
+  for (const auto& [x, out] : std::vector<std::pair<Shape, std::size_t>>{
+           {{2, 3, 5}, 9}, {{2, 1, 3, 1}, 1}, {{67, 2}, 3}, {{513, 2}, 3}, {{0, 5}, 3}})
     push("linear_gelu", {x, {out, x.back()}, {out}}, exact, composed);
   push("linear_gelu_tanh", {{2, 3, 5}, {9, 5}, {9}}, both([](auto x) { return linear_gelu_tanh(x[0], x[1], x[2]); }),
        both([](auto x) { return reference::linear_gelu_tanh(x[0], x[1], x[2]); }));
@@ -87,7 +87,7 @@ void products(std::vector<OpCase>& t) {
   const auto reference_with = both([](auto x) { return reference::linear(x[0], x[1], x[2]); });
   const auto reference_without = both([](auto x) { return reference::linear(x[0], x[1]); });
   for (const auto& [x, out] : std::vector<std::pair<Shape, std::size_t>>{
-           {{5}, 3}, {{2, 5}, 1}, {{2, 3, 5}, 4}, {{2, 1, 3, 1}, 7}, {{0, 5}, 3}}) {
+           {{5}, 3}, {{2, 5}, 1}, {{2, 3, 5}, 4}, {{2, 1, 3, 1}, 7}, {{2, 260, 2}, 3}, {{0, 5}, 3}}) {
     const std::size_t in = x.back();
     if (x.rank() > 1) {
       t.push_back({"linear",
