@@ -114,6 +114,15 @@ void pack(T factor, const T* from, std::size_t ld, std::size_t n, std::size_t k,
       store_up_to(to + i, width - i, factor * load_up_to<V>(from + i, i < n ? n - i : 0));
 }
 
+/// to[p * width + i] = factor * from[p * ld + i] for i < width and p < k, by whole vectors: what they hold beyond i is
+/// overwritten by the next p, and that of the last p lies behind the rest.
+template <class T, std::size_t bytes>
+void pack_by_whole_vectors(T factor, const T* from, std::size_t ld, std::size_t k, T* to, std::size_t width) {
+  using V = Vector<T, bytes>;
+  for (std::size_t p = 0; p < k; ++p, from += ld, to += width)
+    for (std::size_t i = 0; i < width; i += bytes / sizeof(T)) store_whole(to + i, factor * load_whole<V>(from + i));
+}
+
 /// One row of A and a transposed B, whose rows are read once: no work is done on them twice, so packing would not pay.
 template <class T, std::size_t bytes>
 [[gnu::noinline]] void multiply_row(const Product<T>& product) {
@@ -221,8 +230,12 @@ class BlockedProduct {
     const T* a = a_transposed_ ? product_.a + block.p * product_.lda + i : product_.a + i * product_.lda + block.p;
     if (product_.alpha == T(1) && block.columns < least(worth_packing_a, block_columns))
       return {a, product_.lda, a_transposed_ ? Layout::columns : Layout::rows};
-    const auto pack_a = a_transposed_ ? pack<T, bytes> : pack_transposed<T, bytes>;
-    pack_a(product_.alpha, a, product_.lda, rows, block.depth, packed_a_, rows);
+    if (!a_transposed_)
+      pack_transposed<T, bytes>(product_.alpha, a, product_.lda, rows, block.depth, packed_a_, rows);
+    else if ((rows + lanes - 1) / lanes * lanes <= product_.m - i)
+      pack_by_whole_vectors<T, bytes>(product_.alpha, a, product_.lda, block.depth, packed_a_, rows);
+    else
+      pack<T, bytes>(product_.alpha, a, product_.lda, rows, block.depth, packed_a_, rows);
     return {packed_a_, rows, Layout::columns};
   }
 
@@ -257,7 +270,7 @@ class BlockedProduct {
   const Product<T>& product_;
   bool a_transposed_, b_transposed_;
   alignas(64) T packed_b_[block_depth * block_columns];
-  alignas(64) T packed_a_[block_depth * most_rows];
+  alignas(64) T packed_a_[block_depth * most_rows + lanes];
 };
 
 template <class T, std::size_t bytes, std::size_t most_rows>
