@@ -21,6 +21,9 @@ void run_pieces(std::size_t pieces, Piece run, void* context);
 /// threads(), numbers the thread, so that it can have scratch memory of its own. A call from inside a piece runs
 /// serially. If pieces throw, one of the exceptions reaches the caller after all pieces have ended.
 ///
+/// A thread begins with its own stretch of the pieces, the same in every loop: where loops are cut alike, by rows say,
+/// it finds in its cache what it wrote in the loop before.
+///
 /// To keep results independent of the number of threads, cut the work into pieces of a fixed size, let no two pieces
 /// write the same number, and add partial sums afterwards in the order of the pieces.
 template <class F>
