@@ -49,7 +49,7 @@ class Arena {
 };
 
 /// Memory that comes and goes in any order, of one block. A size is given the place where that size was before, so that
-/// the parts of an array lie in the caches of the cores that work on them; else a part of the largest free range.
+/// the parts of an array lie in the caches of the cores that work on them; else a part of a larger free range.
 /// Neighbours are joined when nothing fits. Like the arena it grows by further blocks and merges them at clear().
 class Pool {
  public:

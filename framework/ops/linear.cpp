@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <xtape/framework/base/parallel.hpp>
 #include <xtape/framework/kernels/bias_gelu.hpp>
 #include <xtape/framework/kernels/gemm.hpp>
